@@ -1,0 +1,1 @@
+"""Templates of cards and datasheets, installed as ``feda4fair.cards``."""

@@ -1,0 +1,23 @@
+"""What every script shares: exit codes and errors in one sentence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from feda4fair.errors import Feda4FairError
+
+
+def run(main: Callable[[], None]) -> int:
+    """Run a script; return 0 when done, 1 when it failed with one sentence, 130 on Ctrl-C."""
+    try:
+        main()
+    except Feda4FairError as error:
+        if "--debug" in sys.argv:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped; nothing was left behind.", file=sys.stderr)
+        return 130
+    return 0

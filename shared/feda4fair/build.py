@@ -1,0 +1,267 @@
+"""From a source to a folder in Hub layout, all or nothing.
+
+The corridor: source, federate (encode, partition, inject, keep, split), write, manifest, card.
+Everything is written to a hidden folder beside the target, which takes its name at the end.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import gettempdir
+
+from filelock import FileLock, Timeout
+from tqdm import tqdm
+
+from feda4fair.card import write_card
+from feda4fair.dataset import Dataset, Source
+from feda4fair.errors import Feda4FairError, OutputError
+from feda4fair.federate import chosen_clients, federate_table
+from feda4fair.federation import Federation
+from feda4fair.manifest import MANIFEST, Manifest, build_manifest, read_manifest, write_manifest
+from feda4fair.recipe import Recipe
+from feda4fair.write import ConfigFiles, ConfigWriter
+
+__all__ = ["build", "federations"]
+
+
+def build(
+    dataset: Dataset,
+    recipes: Sequence[Recipe],
+    source: Source,
+    out: Path,
+    *,
+    clients: Sequence[str] = (),
+    overwrite: bool = False,
+    workers: int = 1,
+    notes: Sequence[str] = (),
+) -> Manifest:
+    """Build a folder in Hub layout.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        What is built.
+    recipes : sequence of Recipe
+        The configs to build, e.g. ``dataset.choose(["value-device"])``.
+    source : Source
+        Where the rows come from.
+    out : Path
+        Target folder; it appears complete or not at all.
+    clients : sequence of str
+        Only these clients, each exactly as among all others; all by default.
+    overwrite : bool, default False
+        Replace an earlier build in ``out``.
+    workers : int, default 1
+        Processes; any number gives the same bytes.
+    notes : sequence of str
+        Sentences on how this build differs from the published benchmark.
+
+    Returns
+    -------
+    dict
+        The manifest.
+
+    Raises
+    ------
+    OutputError
+        If ``out`` holds something else, or cannot be written.
+    SourceError, SchemaError, RecipeError
+        If source, schema and recipe do not fit.
+    """
+    with _staging(out, overwrite=overwrite) as folder:
+        task = _Task(dataset, source, folder, tuple(clients))
+        configs = _write_configs(task, recipes, workers)
+        manifest = build_manifest(
+            dataset,
+            configs,
+            source.files(),
+            synthetic=source.synthetic,
+            notes=notes,
+        )
+        write_card(folder, manifest, dataset)
+        return write_manifest(folder, manifest)
+
+
+def federations(
+    recipe: Recipe, source: Source, clients: Sequence[str] = ()
+) -> Iterator[Federation]:
+    """Yield the federation of a recipe part by part, in client order.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What to make.
+    source : Source
+        Where the rows come from.
+    clients : sequence of str
+        Only these clients, each exactly as among all others; all by default.
+
+    Raises
+    ------
+    RecipeError
+        If a client is not one of the recipe's.
+    """
+    for part in _parts_of(recipe, source, clients):
+        client = part if source.natural else None
+        federation = federate_table(source.read(part), recipe, client=client)
+        yield federation.only(clients) if clients else federation
+
+
+def _parts_of(recipe: Recipe, source: Source, clients: Sequence[str]) -> tuple[str, ...]:
+    """Return the parts of the source that hold the recipe's clients."""
+    wanted = chosen_clients(recipe, clients, source.parts)
+    if not source.natural:
+        return source.parts
+    parents = {recipe.parent(client) for client in wanted}
+    return tuple(part for part in source.parts if part in parents)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What a worker process needs to write configs."""
+
+    dataset: Dataset
+    source: Source
+    folder: Path
+    clients: tuple[str, ...]
+
+
+def _write_configs(task: _Task, recipes: Sequence[Recipe], workers: int) -> list[ConfigFiles]:
+    """Write all configs, in this process or in several; the order of results is the recipes'."""
+    wanted = {part for r in recipes for part in _parts_of(r, task.source, task.clients)}
+    parts = tuple(part for part in task.source.parts if part in wanted)
+    groups = [recipes[i :: min(workers, len(recipes))] for i in range(min(workers, len(recipes)))]
+    if workers == 1:
+        return _write_group(task, recipes, parts)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        warmed = pool.map(_warm, [task.source] * len(parts), parts)
+        list(tqdm(warmed, "reading", total=len(parts), disable=None))
+        done = pool.map(_write_group, [task] * len(groups), groups, [parts] * len(groups))
+        configs = [config for group in tqdm(done, "writing", len(groups), disable=None)
+                   for config in group]
+    order = [recipe.name for recipe in recipes]
+    return sorted(configs, key=lambda config: order.index(config.recipe.name))
+
+
+def _warm(source: Source, part: str) -> None:
+    """Read a part so that it lies in the source's cache."""
+    source.read(part)
+
+
+def _write_group(
+    task: _Task, recipes: Sequence[Recipe], parts: Sequence[str]
+) -> list[ConfigFiles]:
+    """Write configs side by side, each part of the source read once.
+
+    A second thread encodes Parquet while the next client is made; it is at most one federation
+    behind, which bounds memory.
+    """
+    with ExitStack() as stack:
+        writers = [
+            stack.enter_context(
+                ConfigWriter(
+                    task.folder,
+                    recipe,
+                    attach=task.source.attach,
+                    client_names=task.dataset.client_names,
+                )
+            )
+            for recipe in recipes
+        ]
+        encoder = stack.enter_context(ThreadPoolExecutor(1))
+        pending: Future[None] | None = None
+        for part in tqdm(parts, "clients", disable=None, unit="part"):
+            table = task.source.read(part)
+            for recipe, writer in zip(recipes, writers, strict=True):
+                if part not in _parts_of(recipe, task.source, task.clients):
+                    continue
+                client = part if task.source.natural else None
+                federation = federate_table(table, recipe, client=client)
+                if task.clients:
+                    federation = federation.only(task.clients)
+                if pending is not None:
+                    pending.result()
+                pending = encoder.submit(writer.add, federation)
+        if pending is not None:
+            pending.result()
+        return [writer.finish() for writer in writers]
+
+
+@contextmanager
+def _staging(out: Path, *, overwrite: bool) -> Iterator[Path]:
+    """Give a hidden folder that becomes ``out`` at the end, or vanishes.
+
+    A lock keeps two builds of one folder apart; whoever holds it may clear what a killed build
+    left behind.
+    """
+    out = out.absolute()
+    lock = Path(gettempdir()) / f"feda4fair-{sha256(str(out).encode()).hexdigest()[:16]}.lock"
+    try:
+        with FileLock(lock, timeout=0):
+            partial, old = (out.with_name(f".{out.name}.{kind}") for kind in ("partial", "old"))
+            _clear(out, partial, old)
+            _refuse(out, overwrite=overwrite)
+            try:
+                partial.mkdir(parents=True)
+                yield partial
+                _swap(partial, out, old)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+    except Timeout:
+        raise OutputError(f"{out}: another build is writing there; wait for it to end.") from None
+    except OSError as error:
+        if isinstance(error, Feda4FairError):
+            raise
+        reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or error
+        raise OutputError(
+            f"{out}: cannot be written ({reason}); free or name another place and build again, "
+            "nothing was left behind."
+        ) from None
+
+
+def _clear(out: Path, partial: Path, old: Path) -> None:
+    """Undo what a killed build left: bring back the old folder or remove leftovers."""
+    shutil.rmtree(partial, ignore_errors=True)
+    if old.is_dir() and not out.exists():
+        old.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _refuse(out: Path, *, overwrite: bool) -> None:
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise OutputError(f"{out}: is a file; name a folder.")
+    if not any(out.iterdir()):
+        return
+    if not (out / MANIFEST).is_file():
+        raise OutputError(
+            f"{out}: holds files but no {MANIFEST}, so it is not a build; name another folder, it "
+            "is never overwritten."
+        )
+    if not overwrite:
+        found = read_manifest(out)
+        raise OutputError(
+            f"{out}: holds a build of {found['dataset']} ({', '.join(found['configs'])}); replace "
+            "it with --overwrite or name another folder."
+        )
+
+
+def _swap(partial: Path, out: Path, old: Path) -> None:
+    if out.exists() and any(out.iterdir()):
+        out.rename(old)
+    try:
+        partial.replace(out)
+    except OSError:
+        if old.exists():
+            old.rename(out)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,115 @@
+"""What a dataset folder hands to the library: its source, its recipes, its prose."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from feda4fair.content import SourceFile
+from feda4fair.errors import RecipeError
+from feda4fair.recipe import Recipe
+
+__all__ = ["Dataset", "Prose", "Source"]
+
+
+class Source(Protocol):
+    """Where the rows come from, read part by part. Instances can be pickled."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts in the order in which they are read.
+
+        They are the natural clients where `natural` names a column, else one part holds all rows.
+        """
+
+    @property
+    def natural(self) -> str:
+        """What a part is, e.g. "state"; empty where parts are not natural clients."""
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the rows are a made-up sample."""
+
+    def read(self, part: str) -> pa.Table:
+        """Return the tidy rows of a part: ``row_id``, source columns, ``label``."""
+
+    def attach(self, table: pa.Table) -> pa.Table:
+        """Add columns too large to carry along (images) to the rows of one client."""
+
+    def files(self) -> tuple[SourceFile, ...]:
+        """Return what was read, for the manifest."""
+
+
+Prose = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """Everything particular to one dataset, as data.
+
+    Parameters
+    ----------
+    name : str
+        Short name: folder, Hub repository and command line argument.
+    folder : Path
+        Folder that holds ``prose.toml`` and ``CITATION.bib``.
+    recipes : tuple of Recipe
+        One for each config, the default first.
+    open_source : callable
+        ``open_source(data_dir, *, recipes, clients, sample, allow_missing, ...) -> Source``;
+        further keyword arguments are the dataset's own options.
+    assets : tuple of str
+        Files of the folder that are copied beside the card.
+    client_names : dict of str to str
+        Names of natural clients for people, e.g. ``{"TX": "Texas"}``.
+    version : str
+        Version of the rows, ``MAJOR.MINOR.PATCH``; it changes when any content hash does.
+    """
+
+    name: str
+    folder: Path
+    recipes: tuple[Recipe, ...]
+    open_source: Callable[..., Source]
+    assets: tuple[str, ...] = ()
+    client_names: dict[str, str] = field(default_factory=dict)
+    version: str = "1.0.0"
+
+    @cached_property
+    def prose(self) -> Prose:
+        """What no program can compute, from ``prose.toml``."""
+        return tomllib.loads((self.folder / "prose.toml").read_text("utf-8"))
+
+    @cached_property
+    def citation(self) -> str:
+        """BibTeX of the source and the paper."""
+        return (self.folder / "CITATION.bib").read_text("utf-8").strip()
+
+    def recipe(self, config: str) -> Recipe:
+        """Return the recipe of a config.
+
+        Raises
+        ------
+        RecipeError
+            If there is no such config.
+        """
+        for recipe in self.recipes:
+            if recipe.name == config:
+                return recipe
+        known = ", ".join(recipe.name for recipe in self.recipes)
+        raise RecipeError(f"{self.name}: no config {config!r}; there are {known}.")
+
+    def choose(self, configs: Sequence[str] = (), *, control: str = "") -> tuple[Recipe, ...]:
+        """Return the recipes of the named configs, all of them by default, in their order."""
+        wanted = [self.recipe(config).name for config in configs] or [r.name for r in self.recipes]
+        chosen = tuple(recipe for recipe in self.recipes if recipe.name in wanted)
+        if not control:
+            return chosen
+        if control not in ("none", "homogeneous"):
+            raise RecipeError(f"control {control!r}: it is 'none' or 'homogeneous'.")
+        return tuple(replace(recipe, control=control) for recipe in chosen)

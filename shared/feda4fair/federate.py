@@ -1,0 +1,420 @@
+"""From a table to a federation: encode, partition, inject, keep, split.
+
+This is the method section of the paper (3.1 to 3.3) as a chain of pure steps. Each step decides
+one column of an `Assignment`; rows move once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from feda4fair import seeds
+from feda4fair.bias import (
+    Injection,
+    LedgerEntry,
+    Sampler,
+    inject,
+    keyed_sampler,
+    released_sampler,
+)
+from feda4fair.errors import RecipeError
+from feda4fair.federation import Client, Federation
+from feda4fair.partition import assign, pieces
+from feda4fair.recipe import (
+    BiasRule,
+    ClientSplit,
+    Iid,
+    Natural,
+    Recipe,
+    RowSplit,
+    homogeneous_rule,
+)
+from feda4fair.schema import encode
+from feda4fair.split import SPLITS, folds, released_split, scatter_split, split_rows
+
+__all__ = ["chosen_clients", "federate_table", "known_clients"]
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Assignment:
+    """What is decided about every row of a table, position by position, shape (n,) each.
+
+    ``client`` is an index into ``names`` (-1: no client keeps the row); ``rule`` the rule that
+    dropped the row (-1: none); ``flipped`` whether the label is changed; ``split`` its split.
+    """
+
+    client: NDArray[np.int32]
+    rule: NDArray[np.int16]
+    flipped: NDArray[np.bool_]
+    split: NDArray[np.int8]
+    names: list[str] = field(default_factory=list)
+    parents: list[str] = field(default_factory=list)
+    ledger: list[LedgerEntry] = field(default_factory=list)
+
+    @classmethod
+    def empty(cls, rows: int) -> Assignment:
+        return cls(
+            np.full(rows, -1, np.int32),
+            np.full(rows, -1, np.int16),
+            np.zeros(rows, np.bool_),
+            np.zeros(rows, np.int8),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """The only columns that decide anything: row ids, label and sensitive attributes."""
+
+    row_id: NDArray[np.int64]
+    label: NDArray[np.int8]
+    attributes: Mapping[str, NDArray[np.generic]]
+
+    def take(self, rows: Rows) -> Codes:
+        attributes = {name: values[rows] for name, values in self.attributes.items()}
+        return Codes(self.row_id[rows], self.label[rows], attributes)
+
+    def strata(self, names: tuple[str, ...]) -> NDArray[np.int64]:
+        joint = np.zeros(len(self.label), dtype=np.int64)
+        for name in names:
+            values = self.label if name == "label" else self.attributes[name]
+            if not np.issubdtype(values.dtype, np.integer):
+                values = np.unique(values, return_inverse=True)[1]
+            low, high = int(values.min()), int(values.max())
+            joint = joint * (high - low + 1) + (values.astype(np.int64) - low)
+        return joint
+
+
+def federate_table(table: pa.Table, recipe: Recipe, *, client: str | None = None) -> Federation:
+    """Make a federation from source rows.
+
+    Parameters
+    ----------
+    table : pyarrow.Table, n rows
+        Source rows in source order.
+    recipe : Recipe
+        What to do.
+    client : str, optional
+        Name of the natural client that all rows belong to, where the source is read one natural
+        client at a time.
+
+    Returns
+    -------
+    Federation
+        Clients sorted by name, their rows by row_id.
+
+    Raises
+    ------
+    SchemaError
+        If the table does not fit the recipe's schema.
+    RecipeError
+        If a client named by the recipe loses all its rows, or groups do not fit the clients.
+    """
+    source_rows = table.num_rows
+    encoded = encode(table, recipe.schema)
+    if recipe.select:
+        selected = _selected(encoded, recipe)
+        encoded, table = encoded.take(selected), table.take(selected)
+    names, codes = _partition(table, recipe, client)
+    content = Codes(
+        encoded["row_id"].to_numpy(),
+        encoded["label"].to_numpy(),
+        {name: encoded[name].to_numpy() for name in recipe.schema.sensitive},
+    )
+    assignment = Assignment.empty(encoded.num_rows)
+    rules = _rules_of(names, recipe)
+    for name, members in zip(names, _members(codes, len(names)), strict=True):
+        _decide(name, members, content.take(members), rules[name], recipe, assignment)
+    return _gather(encoded, assignment, recipe, source_rows)
+
+
+def known_clients(recipe: Recipe, parents: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the clients that a recipe may yield, sorted, without looking at rows.
+
+    ``parents`` are the natural clients of the source where the recipe does not list its clients.
+    """
+    if recipe.keep is not None:
+        return tuple(sorted(recipe.keep))
+    if isinstance(recipe.partition, Iid):
+        width = len(str(recipe.partition.clients - 1))
+        parents = tuple(f"c{i:0{width}d}" for i in range(recipe.partition.clients))
+    if recipe.subdivide is not None:
+        return tuple(f"{p}_{i}" for p in sorted(parents) for i in range(recipe.subdivide.parts))
+    return tuple(sorted(parents))
+
+
+def chosen_clients(
+    recipe: Recipe, clients: Sequence[str], parents: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the wanted clients of a recipe: those named, or all that it may yield.
+
+    Raises
+    ------
+    RecipeError
+        If a named client is not one of the recipe's.
+    """
+    known = known_clients(recipe, parents)
+    unknown = sorted(set(clients) - set(known))
+    if unknown:
+        raise RecipeError(
+            f"{recipe}: no client {', '.join(unknown)}; it has {len(known)}, {known[0]} to "
+            f"{known[-1]}."
+        )
+    return tuple(sorted(set(clients))) or known
+
+
+def _partition(
+    table: pa.Table, recipe: Recipe, client: str | None
+) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    if client is not None:
+        if not isinstance(recipe.partition, Natural):
+            raise RecipeError(
+                f"{recipe}: rows of one natural client {client} came to a recipe whose partition is "
+                f"{type(recipe.partition).__name__}."
+            )
+        return (client,), np.zeros(table.num_rows, dtype=np.int32)
+    return assign(table, recipe.partition, seed=recipe.seed, scope=recipe.name)
+
+
+def _selected(table: pa.Table, recipe: Recipe) -> Rows:
+    """Return the positions of the rows that the recipe selects."""
+    mask = np.ones(table.num_rows, dtype=np.bool_)
+    for column, values in recipe.select:
+        codes = [recipe.schema.code(column, value) for value in values]
+        mask &= pc.is_in(table[column], pa.array(codes, table[column].type)).to_numpy()
+    return np.flatnonzero(mask)
+
+
+def _members(codes: NDArray[np.int32], clients: int) -> Iterator[Rows]:
+    """Yield the row positions of each client, ascending."""
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(clients + 1))
+    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        yield order[start:stop]
+
+
+def _rules_of(names: tuple[str, ...], recipe: Recipe) -> dict[str, tuple[BiasRule, ...]]:
+    """Return the rules of every client; shares are taken in client order."""
+    rules: dict[str, tuple[BiasRule, ...]] = dict.fromkeys(names, ())
+    taken = 0.0
+    for group in recipe.groups:
+        match group.clients:
+            case None:
+                members: tuple[str, ...] = names
+            case tuple():
+                members = tuple(name for name in group.clients if name in rules)
+            case float() | int():
+                start, taken = taken, taken + group.clients
+                if taken > 1 + 1e-9:
+                    raise RecipeError(
+                        f"{recipe}: the groups' shares add up to more than 1 at group {group.name}."
+                    )
+                members = names[round(start * len(names)) : round(taken * len(names))]
+            case _:
+                assert_never(group.clients)
+        for name in members:
+            if rules[name]:
+                raise RecipeError(f"{recipe}: client {name} is in two groups; a client has one.")
+            rules[name] = group.rules
+    return rules
+
+
+def _decide(
+    name: str,
+    rows: Rows,
+    content: Codes,
+    rules: tuple[BiasRule, ...],
+    recipe: Recipe,
+    assignment: Assignment,
+) -> None:
+    """Inject, keep and split the rows of one client before subdivision."""
+    released = recipe.sampler == "released"
+    sampler: Sampler = released_sampler(recipe.seed) if released else keyed_sampler(recipe, name)
+    injection = inject(name, content.attributes, content.label, rules, recipe, sampler)
+    order = _order(name, injection, recipe)
+    piece = _piece_codes(name, content, order, recipe)
+    clients = _kept(name, recipe)
+    for code, client in clients.items():
+        members = np.flatnonzero(piece == code)
+        if len(members) == 0 or (injection.rule[members] >= 0).all():
+            raise RecipeError(
+                f"{recipe}: client {client} keeps none of its {len(members)} rows; lower its drop "
+                "rates or take it out of the recipe."
+            )
+        local = Injection(injection.rule[members], injection.flipped[members], ())
+        split = _split_codes(client, content.take(members), local, order, members, recipe)
+        if recipe.control:
+            local = _control(client, content.take(members), recipe)
+        at = rows[members]
+        assignment.client[at] = len(assignment.names)
+        assignment.rule[at], assignment.flipped[at] = local.rule, local.flipped
+        assignment.split[at] = split
+        assignment.names.append(client)
+        assignment.parents.append(name)
+        assignment.ledger += local.ledger
+    if clients and not recipe.control:
+        assignment.ledger += injection.ledger
+
+
+def _order(name: str, injection: Injection, recipe: Recipe) -> Rows:
+    """Return the order in which pieces and released splits are cut.
+
+    The released datasets shuffle the rows that survived; otherwise all rows are shuffled, so
+    that the cut does not depend on injection.
+    """
+    if recipe.sampler == "released":
+        survivors = np.flatnonzero(injection.rule < 0)
+        return survivors[np.random.default_rng(recipe.seed).permutation(len(survivors))]
+    if recipe.subdivide is None:
+        return np.arange(len(injection.rule))
+    return seeds.permutation(recipe.seed, recipe.name, name, "order", size=len(injection.rule))
+
+
+def _piece_codes(name: str, content: Codes, order: Rows, recipe: Recipe) -> NDArray[np.int32]:
+    if recipe.subdivide is None:
+        return np.zeros(len(content.label), dtype=np.int32)
+    parts = recipe.subdivide.parts
+    codes = np.full(len(content.label), -1, dtype=np.int32)
+    codes[order] = pieces(len(order), parts, recipe.subdivide.cut)
+    outside = np.ones(len(codes), dtype=np.bool_)
+    outside[order] = False
+    ids = content.row_id[outside]
+    if len(ids):
+        size = int(ids.max()) + 1
+        draw = seeds.uniforms(recipe.seed, recipe.name, name, "restored piece", size=size)
+        codes[outside] = (draw[ids] * parts).astype(np.int32)
+    return codes
+
+
+def _kept(name: str, recipe: Recipe) -> dict[int, str]:
+    """Return piece code and name of the clients that stay."""
+    if recipe.subdivide is None:
+        candidates = {0: name}
+    else:
+        candidates = {i: f"{name}_{i}" for i in range(recipe.subdivide.parts)}
+    if recipe.keep is None:
+        return candidates
+    keep = set(recipe.keep)
+    return {code: client for code, client in candidates.items() if client in keep}
+
+
+def _split_codes(
+    client: str,
+    content: Codes,
+    injection: Injection,
+    order: Rows,
+    members: Rows,
+    recipe: Recipe,
+) -> NDArray[np.int8]:
+    rows = len(content.label)
+    match recipe.split:
+        case ClientSplit(test=test):
+            code = SPLITS.index("test" if client in test else "train")
+            return np.full(rows, code, dtype=np.int8)
+        case RowSplit() as split:
+            scope = (recipe.name, client)
+            if recipe.sampler == "keyed":
+                strata = content.strata(split.stratify)
+                return split_rows(strata, split, seed=recipe.seed, scope=scope)
+            codes = scatter_split(content.row_id, split, seed=recipe.seed, scope=scope)
+            strata = content.strata(split.stratify)[order] if split.stratify else None
+            codes[order] = released_split(strata, len(order), split, seed=recipe.seed)
+            return codes
+        case _:
+            assert_never(recipe.split)
+
+
+def _control(client: str, content: Codes, recipe: Recipe) -> Injection:
+    """Return the injection of a control: none, or the homogeneous rule, on all rows."""
+    rules = () if recipe.control == "none" else (homogeneous_rule(recipe),)
+    scoped = replace(recipe, name=f"{recipe.name}.{recipe.control}")
+    sampler = keyed_sampler(scoped, client)
+    return inject(client, content.attributes, content.label, rules, scoped, sampler)
+
+
+def _gather(
+    encoded: pa.Table, assignment: Assignment, recipe: Recipe, source_rows: int
+) -> Federation:
+    """Move the rows: one take for those that stay, one for those that were dropped."""
+    rank = np.argsort(np.array(assignment.names, dtype=object), kind="stable")
+    position = np.empty(len(rank) + 1, dtype=np.int64)
+    position[rank], position[-1] = np.arange(len(rank)), -1
+    names = [assignment.names[i] for i in rank]
+    sorted_codes = position[assignment.client]
+    kept = _by_client(sorted_codes, (assignment.client >= 0) & (assignment.rule < 0))
+    gone = _by_client(sorted_codes, (assignment.client >= 0) & (assignment.rule >= 0))
+    label = encoded["label"].to_numpy()
+    table = _columns(encoded, kept, names, sorted_codes)
+    flipped = assignment.flipped[kept]
+    table = table.append_column("label", pa.array(label[kept] ^ flipped, pa.int64()))
+    table = table.append_column("flipped", pa.array(flipped))
+    dropped = _columns(encoded, gone, names, sorted_codes)
+    dropped = dropped.append_column("label", pa.array(label[gone], pa.int64()))
+    dropped = dropped.append_column("rule", _rule_names(assignment, recipe, gone))
+    splits = pa.array(SPLITS).take(pa.array(assignment.split[gone]))
+    dropped = dropped.append_column("split", splits)
+    counts = np.bincount(sorted_codes[kept], minlength=len(names))
+    stops = np.cumsum(counts)
+    fold = _folds(recipe, names, [assignment.parents[i] for i in rank])
+    return Federation(
+        recipe=recipe,
+        clients=tuple(
+            Client(
+                name=name,
+                parent=assignment.parents[rank[i]],
+                start=int(stops[i] - counts[i]),
+                stop=int(stops[i]),
+                fold=fold.get(name),
+            )
+            for i, name in enumerate(names)
+        ),
+        table=table,
+        split=assignment.split[kept],
+        dropped=dropped,
+        ledger=tuple(assignment.ledger),
+        source_rows=source_rows,
+        left_out=source_rows - len(kept) - len(gone),
+    )
+
+
+def _by_client(codes: NDArray[np.int64], mask: NDArray[np.bool_]) -> Rows:
+    rows = np.flatnonzero(mask)
+    return rows[np.argsort(codes[rows], kind="stable")]
+
+
+def _columns(
+    encoded: pa.Table, rows: Rows, names: list[str], codes: NDArray[np.int64]
+) -> pa.Table:
+    """Return client_id, row_id and the schema's columns of the given rows."""
+    clients = pa.DictionaryArray.from_arrays(pa.array(codes[rows], pa.int32()), pa.array(names))
+    table = encoded.drop_columns(["label"]).take(pa.array(rows)).combine_chunks()
+    return table.add_column(0, "client_id", clients.cast(pa.string()))
+
+
+def _rule_names(assignment: Assignment, recipe: Recipe, rows: Rows) -> pa.Array:
+    """Return for each dropped row the name of its rule."""
+    first: dict[str, int] = {}
+    for position, entry in enumerate(assignment.ledger):
+        first.setdefault(entry.client, position)
+    injected = assignment.names if recipe.control else assignment.parents
+    base = np.array([first.get(client, 0) for client in injected], dtype=np.int64)
+    positions = base[assignment.client[rows]] + assignment.rule[rows]
+    names = pa.array([entry.rule for entry in assignment.ledger], pa.string())
+    return names.take(pa.array(positions))
+
+
+def _folds(recipe: Recipe, names: list[str], parents: list[str]) -> dict[str, int]:
+    """Return the fold of every client; it depends on the recipe's clients, not on those present."""
+    if not isinstance(recipe.split, ClientSplit) or not recipe.split.folds:
+        return {}
+    clients = {client: recipe.parent(client) for client in known_clients(recipe)}
+    clients = clients or dict(zip(names, parents, strict=True))
+    return folds(clients, recipe.split.folds, seed=recipe.seed, scope=recipe.name)

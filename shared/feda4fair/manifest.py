@@ -1,0 +1,171 @@
+"""manifest.json: what a built folder holds, where it comes from, and the hashes that prove it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from feda4fair.content import SourceFile
+from feda4fair.dataset import Dataset
+from feda4fair.errors import OutputError
+from feda4fair.schema import Schema
+from feda4fair.write import ConfigFiles, hub_features
+
+__all__ = ["MANIFEST", "build_manifest", "file_sha256", "read_manifest", "write_manifest"]
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+
+Manifest = dict[str, Any]
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, as 64 hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def build_manifest(
+    dataset: Dataset,
+    configs: Sequence[ConfigFiles],
+    sources: Sequence[SourceFile],
+    *,
+    synthetic: bool,
+    notes: Sequence[str] = (),
+) -> Manifest:
+    """Describe a build; no clock, host name or path is part of it.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        What was built.
+    configs : sequence of ConfigFiles
+        What each config came to.
+    sources : sequence of SourceFile
+        What was read.
+    synthetic : bool
+        Whether the rows are the made-up sample.
+    notes : sequence of str
+        Sentences on how this build differs from the published benchmark; none if it does not.
+    """
+    return {
+        "format": FORMAT,
+        "dataset": dataset.name,
+        "version": dataset.version,
+        "synthetic": synthetic,
+        "benchmark": not synthetic and not notes,
+        "notes": list(notes),
+        "versions": {
+            name: importlib.metadata.version(name) for name in ("feda4fair", "numpy", "pyarrow")
+        },
+        "sources": [asdict(source) for source in sources],
+        "configs": {config.recipe.name: _config(config) for config in configs},
+        "files": {},
+    }
+
+
+def _config(config: ConfigFiles) -> dict[str, Any]:
+    recipe = config.recipe
+    return {
+        "description": recipe.description,
+        "control": recipe.control,
+        "example": config.example,
+        "recipe_sha256": hashlib.sha256(recipe.to_json().encode()).hexdigest(),
+        "content_sha256": config.content_sha256,
+        "dropped_sha256": config.dropped_sha256,
+        "clients": config.clients,
+        "rows": config.rows,
+        "positives": config.positives,
+        "flipped": config.flipped,
+        "dropped": config.dropped,
+        "source_rows": config.source_rows,
+        "left_out": config.left_out,
+        "splits": config.splits,
+        "features": hub_features(recipe.schema),
+        "columns": _columns(recipe.schema),
+        "ledger": [asdict(entry) for entry in config.ledger],
+        "empty_cells": [list(cell) for cell in config.empty_cells],
+    }
+
+
+def _columns(schema: Schema) -> list[dict[str, Any]]:
+    """Return role, names and description of every written column."""
+    rows: list[dict[str, Any]] = [
+        {"name": "client_id", "role": "provenance", "description": "Client that holds the row."},
+        {
+            "name": "row_id",
+            "role": "provenance",
+            "description": "Position of the row in the source as read, from 0.",
+        },
+    ]
+    for column in schema.columns:
+        names = {} if column.coding is None else {str(c): n for c, n in column.coding.names}
+        rows.append(
+            {
+                "name": column.name,
+                "role": column.role,
+                "dtype": column.dtype,
+                "names": names,
+                "description": column.description,
+            }
+        )
+    label = schema.label
+    rows.append(
+        {
+            "name": "label",
+            "role": "label",
+            "dtype": "int64",
+            "names": {"0": label.names[0], "1": label.names[1]},
+            "description": f"{label.description} 1 is the favorable outcome.".strip(),
+        }
+    )
+    rows.append(
+        {
+            "name": "flipped",
+            "role": "provenance",
+            "description": "Injection changed the label; the clean label is label XOR flipped.",
+        }
+    )
+    return rows
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> Manifest:
+    """Hash every other file of the folder into the manifest and write it."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p != folder / MANIFEST)
+    complete = {
+        **manifest,
+        "files": {
+            path.relative_to(folder).as_posix(): {
+                "bytes": path.stat().st_size,
+                "sha256": file_sha256(path),
+            }
+            for path in files
+        },
+    }
+    text = json.dumps(complete, indent=1, ensure_ascii=False) + "\n"
+    (folder / MANIFEST).write_text(text, "utf-8")
+    return complete
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a built folder.
+
+    Raises
+    ------
+    OutputError
+        If the folder holds no manifest of this format.
+    """
+    path = folder / MANIFEST
+    try:
+        manifest: Manifest = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not JSON"
+        raise OutputError(f"{path}: {reason}; name a folder that build.py wrote.") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise OutputError(f"{path}: not a manifest of format {FORMAT}; build the folder again.")
+    return manifest

@@ -1,0 +1,458 @@
+"""The whole scientific choice of a federation as frozen data, with an exact JSON round trip."""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from feda4fair.errors import RecipeError, SchemaError
+from feda4fair.schema import Schema, Value
+
+__all__ = [
+    "BiasRule",
+    "ClientGroup",
+    "ClientSplit",
+    "Control",
+    "Gaussian",
+    "Iid",
+    "Natural",
+    "Partition",
+    "Rate",
+    "Recipe",
+    "RowSplit",
+    "Split",
+    "Subdivide",
+    "homogeneous_rule",
+]
+
+FORMAT = 1
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", re.ASCII)
+
+Control = Literal["", "none", "homogeneous"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaussian:
+    """A rate drawn once for each client, clipped to [0, 1].
+
+    ``std`` is a standard deviation; the paper (section 3.2) calls it variance but uses it so.
+    """
+
+    mean: float
+    std: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.mean <= 1 or self.std < 0:
+            raise RecipeError(
+                f"Gaussian(mean={self.mean}, std={self.std}): the mean must lie in [0, 1] and the "
+                "standard deviation must not be negative."
+            )
+
+
+Rate = float | Gaussian
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BiasRule:
+    """Drop and flip rows of one group that carry one label (paper section 3.2).
+
+    Parameters
+    ----------
+    where : mapping or tuple of (str, int or str)
+        Sensitive attribute and value (its name or code); two entries name an intersection.
+    label : int, default 1
+        Label of the rows that are eligible; 1 is the favorable outcome.
+    drop, flip : float or Gaussian, in [0, 1]
+        Share of the eligible rows that is removed, and share of those left whose label is
+        changed. Counts are exact: ``int(n * rate)``.
+
+    Raises
+    ------
+    RecipeError
+        If a rate lies outside [0, 1], no attribute is named, or the label is not 0 or 1.
+    """
+
+    where: tuple[tuple[str, Value], ...]
+    label: int = 1
+    drop: Rate = 0.0
+    flip: Rate = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.where, Mapping):
+            object.__setattr__(self, "where", tuple(self.where.items()))
+        if not self.where:
+            raise RecipeError("rule: no attribute is named in where; name at least one.")
+        if self.label not in (0, 1):
+            raise RecipeError(
+                f"rule {self.name}: label {self.label!r} is not 0 (unfavorable) or 1 (favorable)."
+            )
+        for operation, rate in (("drop", self.drop), ("flip", self.flip)):
+            if isinstance(rate, Gaussian):
+                continue
+            if not 0 <= rate <= 1:
+                raise RecipeError(
+                    f"rule {self.name}: {operation} rate {rate} lies outside [0, 1]."
+                )
+            object.__setattr__(self, operation, float(rate))
+
+    @property
+    def name(self) -> str:
+        """The group that the rule names, e.g. ``SEX=Female & RAC1P=Black``."""
+        return " & ".join(f"{attribute}={value}" for attribute, value in self.where)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientGroup:
+    """Clients that share the same rules.
+
+    ``clients`` are client names; or a share in (0, 1], taken in client order after the shares
+    of the groups before; or None for all clients.
+    """
+
+    name: str
+    rules: tuple[BiasRule, ...]
+    clients: tuple[str, ...] | float | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.clients, float | int) and not 0 < self.clients <= 1:
+            raise RecipeError(f"group {self.name}: share {self.clients} lies outside (0, 1].")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Natural:
+    """One client for each value of a column of the source."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Iid:
+    """Rows in random order, dealt to clients of equal size (within one row)."""
+
+    clients: int
+
+    def __post_init__(self) -> None:
+        if self.clients < 1:
+            raise RecipeError(f"Iid(clients={self.clients}): at least one client is needed.")
+
+
+Partition = Natural | Iid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subdivide:
+    """Cut every client, after injection, into ``parts`` clients named ``<client>_<i>``.
+
+    Parameters
+    ----------
+    parts : int
+        Number of pieces, at least 2.
+    cut : {"balanced", "floor"}
+        "balanced" gives pieces that differ by at most one row, the first ones larger; "floor"
+        gives pieces of ``n // parts`` rows and leaves the last ``n % parts`` rows out.
+    """
+
+    parts: int
+    cut: Literal["balanced", "floor"] = "balanced"
+
+    def __post_init__(self) -> None:
+        if self.parts < 2:
+            raise RecipeError(f"Subdivide(parts={self.parts}): at least two parts are needed.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSplit:
+    """Split the rows of every client into train, validation and test.
+
+    ``stratify`` names attributes (or ``label``) whose joint values get equal shares.
+    """
+
+    validation: float = 0.1
+    test: float = 0.2
+    stratify: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        shares = (self.validation, self.test)
+        if min(shares) < 0 or sum(shares) >= 1:
+            raise RecipeError(
+                f"RowSplit(validation={self.validation}, test={self.test}): both shares must be at "
+                "least 0 and leave rows for train."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSplit:
+    """Split by client: the named clients are test, all others train.
+
+    ``folds`` is the number of cross-validation folds of clients; pieces of one client never sit
+    on both sides.
+    """
+
+    test: tuple[str, ...]
+    folds: int = 5
+
+
+Split = RowSplit | ClientSplit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Everything that decides which rows a federation holds.
+
+    Parameters
+    ----------
+    dataset : str
+        Short name of the source, e.g. ``acs``.
+    name : str
+        Config name; letters, digits, ``.``, ``_`` and ``-``.
+    schema : Schema
+        Columns, codes and the favorable label.
+    partition : Natural or Iid
+        How rows become clients.
+    groups : tuple of ClientGroup
+        Which clients get which bias rules; a client may be in one group only.
+    subdivide : Subdivide or None
+        Cut clients into smaller ones after injection.
+    keep : tuple of str or None
+        Clients that stay; None keeps all.
+    select : tuple of (str, tuple of values)
+        Rows whose column holds one of the named values stay; others are left out at the start.
+    split : RowSplit or ClientSplit
+        How rows or clients become train, validation and test.
+    seed : int
+        Seed of every draw.
+    sampler : {"keyed", "released"}
+        "keyed" draws from streams keyed by names. "released" replays the legacy NumPy streams
+        (``RandomState(seed)`` for each rule, ``default_rng(seed).permutation`` for each client).
+    control : {"", "none", "homogeneous"}
+        "none": same rows, clients and splits without injection. "homogeneous": every client
+        gets one and the same rule instead of its own.
+    description : str
+        One sentence for people.
+    """
+
+    dataset: str
+    name: str
+    schema: Schema
+    partition: Partition
+    groups: tuple[ClientGroup, ...] = ()
+    subdivide: Subdivide | None = None
+    keep: tuple[str, ...] | None = None
+    select: tuple[tuple[str, tuple[Value, ...]], ...] = ()
+    split: Split = field(default_factory=RowSplit)
+    seed: int = 42
+    sampler: Literal["keyed", "released"] = "keyed"
+    control: Control = ""
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        for what, name in (("dataset", self.dataset), ("config", self.name)):
+            if not NAME.fullmatch(name):
+                raise RecipeError(
+                    f"{what} name {name!r}: use 1 to 96 letters, digits, '.', '_' and '-', "
+                    "beginning with a letter or digit."
+                )
+        if not 0 <= self.seed < 2**32:
+            raise RecipeError(f"{self}: seed {self.seed} lies outside 0 to 2**32 - 1.")
+        problems = [*self._rule_problems(), *self._client_problems()]
+        if problems:
+            raise RecipeError(f"{self}: " + " Also: ".join(problems))
+
+    def __str__(self) -> str:
+        return f"{self.dataset}/{self.name}"
+
+    @property
+    def rules(self) -> tuple[BiasRule, ...]:
+        """All rules of all groups, in order."""
+        return tuple(rule for group in self.groups for rule in group.rules)
+
+    def parent(self, client: str) -> str:
+        """Return the client before subdivision, e.g. ``TX`` for ``TX_0``."""
+        return client if self.subdivide is None else client.rpartition("_")[0]
+
+    def _rule_problems(self) -> list[str]:
+        problems = []
+        for rule in self.rules:
+            for attribute, value in rule.where:
+                try:
+                    column = self.schema[attribute]
+                    self.schema.code(attribute, value)
+                except SchemaError as error:
+                    problems.append(f"rule {error}")
+                    continue
+                if column.role != "sensitive":
+                    problems.append(
+                        f"rule {rule.name}: {attribute} is not a sensitive attribute; those are "
+                        f"{', '.join(self.schema.sensitive)}."
+                    )
+        return problems
+
+    def _client_problems(self) -> list[str]:
+        problems = []
+        named = [c for g in self.groups if isinstance(g.clients, tuple) for c in g.clients]
+        twice = sorted({client for client in named if named.count(client) > 1})
+        if twice:
+            problems.append(f"client {', '.join(twice)} is in two groups; a client has one.")
+        if self.keep is not None and isinstance(self.split, ClientSplit):
+            foreign = sorted(set(self.split.test) - set(self.keep))
+            if foreign:
+                problems.append(f"test client {', '.join(foreign)} is not among the kept ones.")
+        return problems
+
+    def with_control(self, control: Control) -> Recipe:
+        """Return the same recipe as an unbiased or homogeneous counterpart."""
+        return replace(self, control=control)
+
+    def to_json(self) -> str:
+        """Return the recipe as JSON text; ``from_json`` gives an equal recipe back."""
+        return json.dumps({"format": FORMAT, "recipe": _plain(self)}, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | Path) -> Recipe:
+        """Read a recipe from JSON text or a file; data only, nothing in it is executed.
+
+        Raises
+        ------
+        RecipeError
+            If the text is not JSON, is of another format, or a field is unknown or invalid.
+        """
+        where = str(text) if isinstance(text, Path) else "recipe"
+        try:
+            data = json.loads(text.read_text("utf-8") if isinstance(text, Path) else text)
+        except (ValueError, OSError, RecursionError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise RecipeError(f"{where}: not readable as JSON ({reason}).") from None
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            found = data.get("format") if isinstance(data, dict) else type(data).__name__
+            raise RecipeError(
+                f"{where}: format {found!r} where {FORMAT} is expected; write recipes with "
+                "Recipe.to_json."
+            )
+        recipe: Recipe = _typed(cls, data.get("recipe"), where)
+        return recipe
+
+
+def homogeneous_rule(recipe: Recipe) -> BiasRule:
+    """Return the one rule that every client of a homogeneous control gets (paper section 3.2).
+
+    It names the group that most clients' rules name (the first one on a tie), with the mean of
+    those rules' drop and flip rates.
+    """
+    if not recipe.rules:
+        raise RecipeError(f"{recipe}: a recipe without rules has no homogeneous counterpart.")
+    weight: dict[tuple[tuple[tuple[str, Value], ...], int], float] = {}
+    for group in recipe.groups:
+        size = len(group.clients) if isinstance(group.clients, tuple) else group.clients or 1.0
+        for rule in group.rules:
+            key = (rule.where, rule.label)
+            weight[key] = weight.get(key, 0.0) + size
+    target = max(weight, key=lambda key: weight[key])
+    rules = [rule for rule in recipe.rules if (rule.where, rule.label) == target]
+
+    def mean(rates: list[Rate]) -> float:
+        centers = [rate.mean if isinstance(rate, Gaussian) else rate for rate in rates]
+        return round(sum(centers) / len(centers), 6)
+
+    return BiasRule(
+        where=target[0],
+        label=target[1],
+        drop=mean([rule.drop for rule in rules]),
+        flip=mean([rule.flip for rule in rules]),
+    )
+
+
+KINDS: dict[str, type] = {kind.__name__: kind for kind in (Natural, Iid, RowSplit, ClientSplit)}
+"""Classes that share a field; their name is written beside their values."""
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        data = {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        kind = type(value).__name__
+        return {"kind": kind, **data} if kind in KINDS else data
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+T = TypeVar("T")
+
+
+def _typed(kind: Any, data: Any, where: str) -> Any:
+    """Rebuild a value of an annotated type from plain JSON data."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _typed_union(arguments, data, where)
+    if origin is Literal:
+        if data in arguments:
+            return data
+        raise RecipeError(f"{where}: {data!r} is not one of {', '.join(map(repr, arguments))}.")
+    if origin is tuple:
+        return _typed_tuple(arguments, data, where)
+    if is_dataclass(kind) and isinstance(kind, type):
+        return _typed_dataclass(kind, data, where)
+    if kind is float and isinstance(data, int) and not isinstance(data, bool):
+        return float(data)
+    if type(data) is kind:
+        return data
+    raise RecipeError(f"{where}: {data!r} is not of type {getattr(kind, '__name__', kind)}.")
+
+
+def _typed_union(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
+    if isinstance(data, dict) and "kind" in data:
+        named = [a for a in arguments if getattr(a, "__name__", "") == data["kind"]]
+        if not named:
+            known = ", ".join(a.__name__ for a in arguments if is_dataclass(a))
+            raise RecipeError(f"{where}: kind {data['kind']!r} is unknown; known are {known}.")
+        rest = {key: value for key, value in data.items() if key != "kind"}
+        return _typed(named[0], rest, where)
+    error = RecipeError(f"{where}: {data!r} fits none of the types allowed here.")
+    for argument in arguments:
+        if argument is type(None):
+            if data is None:
+                return None
+            continue
+        if argument is int and isinstance(data, float):
+            continue
+        try:
+            return _typed(argument, data, where)
+        except (RecipeError, SchemaError) as caught:
+            if isinstance(data, dict) == is_dataclass(argument):
+                error = RecipeError(str(caught))
+    raise error
+
+
+def _typed_tuple(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
+    if not isinstance(data, list):
+        raise RecipeError(f"{where}: {data!r} is not a list.")
+    if len(arguments) == 2 and arguments[1] is Ellipsis:
+        return tuple(_typed(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(data))
+    if len(arguments) != len(data):
+        raise RecipeError(f"{where}: {len(data)} entries where {len(arguments)} are expected.")
+    return tuple(
+        _typed(argument, item, f"{where}[{i}]")
+        for i, (argument, item) in enumerate(zip(arguments, data, strict=True))
+    )
+
+
+def _typed_dataclass(kind: type[T], data: Any, where: str) -> T:
+    if not isinstance(data, dict):
+        raise RecipeError(f"{where}: {data!r} is not an object with the fields of {kind.__name__}.")
+    hints = typing.get_type_hints(kind)
+    unknown = sorted(set(data) - set(hints))
+    if unknown:
+        raise RecipeError(
+            f"{where}: {kind.__name__} has no field {', '.join(unknown)}; it has "
+            f"{', '.join(hints)}."
+        )
+    values = {name: _typed(hints[name], value, f"{where}.{name}") for name, value in data.items()}
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise RecipeError(f"{where}: {kind.__name__} is incomplete ({error}).") from None

@@ -1,0 +1,250 @@
+"""What the columns of a table mean: roles, codes and their names, and the favorable label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from feda4fair.errors import SchemaError
+
+__all__ = ["PROVENANCE", "Coding", "Column", "Label", "Role", "Schema", "Value", "encode"]
+
+Role = Literal["feature", "sensitive", "provenance"]
+Value = int | str
+
+PROVENANCE = ("client_id", "row_id", "flipped")
+"""Columns that say where a row comes from; a model must never see them."""
+
+RESERVED = frozenset({*PROVENANCE, "label", "rule", "split"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coding:
+    """Codes of a column, their names, and the source codes that were merged into them.
+
+    Parameters
+    ----------
+    names : tuple of (int or str, str)
+        Every code that the encoded column may hold, with its name.
+    recode : tuple of (int, int), optional
+        Source code and code, applied at once and not in a chain; empty keeps the source codes.
+
+    Examples
+    --------
+    >>> race = Coding(names=((1, "White"), (2, "Others")), recode=((1, 1), (2, 2), (3, 2)))
+    >>> race.code("Others", "RAC1P")
+    2
+    """
+
+    names: tuple[tuple[Value, str], ...]
+    recode: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        codes, names = [c for c, _ in self.names], [n for _, n in self.names]
+        if len(set(codes)) < len(codes) or len(set(names)) < len(names):
+            raise SchemaError(
+                f"coding {self.names!r}: a code or a name stands twice; give each exactly once."
+            )
+        unnamed = sorted({code for _, code in self.recode} - set(codes), key=str)
+        if unnamed:
+            raise SchemaError(
+                f"coding of {', '.join(names)}: recode yields {unnamed}, which have no name; "
+                "add them to names."
+            )
+
+    def code(self, value: Value, column: str) -> Value:
+        """Return the code that a value's name (or the code itself) stands for."""
+        for code, name in self.names:
+            if value in (name, code):
+                return code
+        known = ", ".join(name for _, name in self.names)
+        raise SchemaError(f"{column}={value}: no such value; {column} has {known}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column: its role, the dtype it is written in, and its codes if it has any.
+
+    ``dtype`` is an Arrow type name ("int8", "int64", "float32", "string", "bool") or "image".
+    """
+
+    name: str
+    dtype: str
+    role: Role = "feature"
+    coding: Coding | None = None
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        if self.name in RESERVED:
+            raise SchemaError(
+                f"column {self.name!r}: the name is reserved for provenance; rename the column."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """The label: the source column, the values that are favorable, and names for 0 and 1.
+
+    The written column is always ``label``, an integer with 1 = favorable outcome.
+    """
+
+    column: str = "label"
+    favorable: tuple[Value, ...] = (1,)
+    names: tuple[str, str] = ("unfavorable", "favorable")
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.favorable:
+            raise SchemaError(
+                f"label {self.column!r}: no favorable value is declared; name the value or values "
+                "that are the good outcome."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """The columns of a federation in the order they are written, and its label."""
+
+    columns: tuple[Column, ...]
+    label: Label = field(default_factory=Label)
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise SchemaError(f"schema: {', '.join(twice)} declared twice; keep one of each.")
+
+    @property
+    def sensitive(self) -> tuple[str, ...]:
+        """Names of the sensitive attributes, in column order."""
+        return tuple(c.name for c in self.columns if c.role == "sensitive")
+
+    def __getitem__(self, name: str) -> Column:
+        """Return a column by name.
+
+        Raises
+        ------
+        SchemaError
+            If no column has that name.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        known = ", ".join(column.name for column in self.columns)
+        raise SchemaError(f"{name}: no such column; the schema has {known}.")
+
+    def code(self, column: str, value: Value) -> Value:
+        """Return the code of a value of a column, given by name or by code."""
+        coding = self[column].coding
+        return value if coding is None else coding.code(value, column)
+
+
+def encode(table: pa.Table, schema: Schema) -> pa.Table:
+    """Bring a source table into the form that every later step relies on.
+
+    Parameters
+    ----------
+    table : pyarrow.Table, n rows
+        Source rows; ``row_id`` (int64) is added as the position where it is absent.
+    schema : Schema
+        Columns to keep, their codes, and the favorable label.
+
+    Returns
+    -------
+    pyarrow.Table, n rows
+        ``row_id``, the schema's columns recoded and cast, ``label`` as int8 with 1 = favorable. An
+        image column may be absent: images can be attached when rows are written.
+
+    Raises
+    ------
+    SchemaError
+        If a column is missing, a sensitive value is missing or has no name, the label is
+        missing somewhere, or a favorable value is unknown.
+    """
+    present = [c for c in schema.columns if c.dtype != "image" or c.name in table.column_names]
+    missing = [c.name for c in present if c.name not in table.column_names]
+    if schema.label.column not in table.column_names:
+        missing.append(schema.label.column)
+    if missing:
+        raise SchemaError(
+            f"table: column {', '.join(missing)} is missing among {', '.join(table.column_names)}; "
+            "check the source or the schema."
+        )
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
+        "row_id": table["row_id"].cast(pa.int64())
+        if "row_id" in table.column_names
+        else pa.array(np.arange(table.num_rows, dtype=np.int64))
+    }
+    for column in present:
+        columns[column.name] = _encode_column(table[column.name], column)
+    columns["label"] = _encode_label(table[schema.label.column], schema.label)
+    return pa.table(columns)
+
+
+def _encode_column(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+    if column.role == "sensitive" and values.null_count:
+        raise SchemaError(
+            f"{column.name}: {values.null_count} of {len(values)} sensitive values are missing; "
+            "give them a value of their own or leave the rows out."
+        )
+    if column.coding is not None and column.role == "sensitive":
+        values = _recode(values, column.name, column.coding)
+    if column.dtype == "image":
+        return values
+    try:
+        return values.cast(pa.type_for_alias(column.dtype))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        raise SchemaError(
+            f"{column.name}: values of type {values.type} do not fit dtype {column.dtype} "
+            f"({str(error).splitlines()[0]}); correct the schema."
+        ) from None
+
+
+def _recode(values: pa.ChunkedArray, name: str, coding: Coding) -> pa.ChunkedArray:
+    mapping: Mapping[Value, Value] = dict(coding.recode) or {code: code for code, _ in coding.names}
+    present = pc.unique(values).to_pylist()
+    unknown = sorted((v for v in present if v not in mapping), key=str)
+    if unknown:
+        raise SchemaError(
+            f"{name}: the table holds {', '.join(map(str, unknown[:5]))}, which the coding does "
+            f"not know; it has {', '.join(map(str, mapping))}."
+        )
+    if not coding.recode or not pa.types.is_integer(values.type):
+        return values
+    integers: dict[int, int] = dict(coding.recode)
+    low, high = min(integers), max(integers)
+    lookup = np.zeros(high - low + 1, dtype=np.int64)
+    for source, code in integers.items():
+        lookup[source - low] = code
+    codes: NDArray[np.int64] = values.to_numpy().astype(np.int64) - low
+    return pa.chunked_array([pa.array(lookup[codes])])
+
+
+def _encode_label(values: pa.ChunkedArray, label: Label) -> pa.ChunkedArray:
+    if values.null_count:
+        raise SchemaError(
+            f"{label.column}: {values.null_count} of {len(values)} labels are missing; leave those "
+            "rows out first."
+        )
+    present = pc.unique(values).to_pylist()
+    absent = [value for value in label.favorable if value not in present]
+    if absent and len(present) > 1:
+        shown = ", ".join(map(str, sorted(present, key=str)[:5]))
+        raise SchemaError(
+            f"{label.column}: favorable value {', '.join(map(str, absent))} does not occur; the "
+            f"column holds {shown}."
+        )
+    try:
+        favorable = pa.array(label.favorable, values.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        raise SchemaError(
+            f"{label.column}: favorable value {label.favorable!r} is not of the column's type "
+            f"{values.type}; declare it as the column holds it."
+        ) from None
+    return pc.is_in(values, favorable).cast(pa.int8())

@@ -1,0 +1,425 @@
+"""Parquet files in Hub layout, the same bytes for the same rows.
+
+One row group holds one client and split (cut above 100 MB), shards end at client boundaries, the
+writer's settings are fixed, and the schema is the Hub's feature schema.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from feda4fair.bias import LedgerEntry
+from feda4fair.content import content_sha256
+from feda4fair.federation import Client, Federation
+from feda4fair.recipe import Recipe
+from feda4fair.schema import Schema
+from feda4fair.split import SPLITS
+
+__all__ = [
+    "ConfigFiles",
+    "ConfigWriter",
+    "arrow_schema",
+    "complete",
+    "hub_features",
+    "write_parquet",
+]
+
+ROW_GROUP_BYTES = 100_000_000
+SHARD_BYTES = 300_000_000
+
+Attach = Callable[[pa.Table], pa.Table]
+
+
+def hub_features(schema: Schema) -> dict[str, Any]:
+    """Return the features of a built config in the Hub's own notation.
+
+    Equal to ``datasets.Features(...).to_dict()`` of the same columns; written out so that a build
+    need not import ``datasets``.
+    """
+    features: dict[str, Any] = {"client_id": _value("string"), "row_id": _value("int64")}
+    for column in schema.columns:
+        image = column.dtype == "image"
+        features[column.name] = {"_type": "Image"} if image else _value(column.dtype)
+    features["label"] = {"names": list(schema.label.names), "_type": "ClassLabel"}
+    features["flipped"] = _value("bool")
+    return features
+
+
+def _value(dtype: str) -> dict[str, str]:
+    return {"dtype": dtype, "_type": "Value"}
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """Return the Arrow schema of a built config, with the Hub's and our metadata.
+
+    The ``huggingface`` entry is what ``datasets.Features.arrow_schema`` writes; the ``feda4fair``
+    entry holds roles and code names of the columns.
+    """
+    features = hub_features(schema)
+    fields = [pa.field(name, _arrow_type(feature)) for name, feature in features.items()]
+    roles = {column.name: column.role for column in schema.columns}
+    names = {
+        column.name: {str(code): name for code, name in column.coding.names}
+        for column in schema.columns
+        if column.coding is not None
+    }
+    metadata = {
+        "huggingface": json.dumps({"info": {"features": features}}),
+        "feda4fair": json.dumps({"roles": {**roles, "label": "label"}, "names": names}),
+    }
+    return pa.schema(fields, metadata=metadata)
+
+
+def _arrow_type(feature: dict[str, Any]) -> pa.DataType:
+    match feature["_type"]:
+        case "Image":
+            return pa.struct({"bytes": pa.binary(), "path": pa.string()})
+        case "ClassLabel":
+            return pa.int64()
+        case _:
+            return pa.type_for_alias(feature["dtype"])
+
+
+def dropped_schema(schema: Schema) -> pa.Schema:
+    """Return the Arrow schema of the removed rows: no ``flipped``, but ``rule`` and ``split``."""
+    fields = [field for field in arrow_schema(schema) if field.name != "flipped"]
+    return pa.schema([*fields, pa.field("rule", pa.string()), pa.field("split", pa.string())])
+
+
+def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    plain = {f.name for f in schema if pa.types.is_struct(f.type)}
+    paths = [
+        path_name
+        for f in schema
+        for path_name in ([f"{f.name}.bytes", f"{f.name}.path"] if f.name in plain else [f.name])
+    ]
+    delta = {"row_id": "DELTA_BINARY_PACKED"} if "row_id" in schema.names else None
+    return pq.ParquetWriter(
+        path,
+        schema,
+        version="2.6",
+        data_page_version="1.0",
+        compression={p: "none" if p.endswith(".bytes") else "zstd" for p in paths},
+        compression_level={p: 3 for p in paths if not p.endswith(".bytes")},
+        use_dictionary=[p for p in paths if p != "row_id" and not p.endswith(".bytes")],
+        column_encoding=delta,
+        write_statistics=True,
+        write_page_index=True,
+        store_schema=True,
+    )
+
+
+def complete(table: pa.Table, schema: pa.Schema, attach: Attach) -> pa.Table:
+    """Return the rows of one client in their written form: attached columns, order, types."""
+    return attach(table).select(schema.names).cast(schema)
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write a side table (index, statistics, removed rows) with the fixed settings."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _writer(path, table.schema) as writer:
+        writer.write_table(table, row_group_size=max(1, table.num_rows))
+
+
+@dataclass(slots=True)
+class _Shards:
+    """The shard files of one split, written one after another."""
+
+    folder: Path
+    split: str
+    schema: pa.Schema
+    paths: list[Path] = field(default_factory=list)
+    writer: pq.ParquetWriter | None = None
+    filled: int = 0
+    row_group: int = 0
+    rows: int = 0
+    num_bytes: int = 0
+
+    def write(self, table: pa.Table) -> tuple[int, int]:
+        """Write one client; return its shard and its first row group."""
+        if self.writer is None or self.filled + table.nbytes > SHARD_BYTES:
+            self.close()
+            self.paths.append(self.folder / f"{self.split}-{len(self.paths):05d}.parquet")
+            self.writer = _writer(self.paths[-1], self.schema)
+            self.filled = self.row_group = 0
+        first = self.row_group
+        groups = max(1, -(-table.nbytes // ROW_GROUP_BYTES))
+        size = -(-table.num_rows // groups)
+        self.writer.write_table(table, row_group_size=size)
+        self.row_group += -(-table.num_rows // size)
+        self.filled += table.nbytes
+        self.rows += table.num_rows
+        self.num_bytes += table.nbytes
+        return len(self.paths) - 1, first
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None
+
+    def finish(self) -> list[str]:
+        """Give the shards their final names, which tell how many there are."""
+        self.close()
+        names = []
+        for index, path in enumerate(self.paths):
+            name = f"{self.split}-{index:05d}-of-{len(self.paths):05d}.parquet"
+            os.replace(path, path.with_name(name))
+            names.append(name)
+        return names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigFiles:
+    """What one config came to: its counts, its files and its hashes.
+
+    ``splits`` maps a split to rows, bytes in memory and file names below ``data/<config>/``;
+    ``example`` names a client and its split for loading lines, and ``empty_cells`` lists (client, attribute, value, label) that occur in test but not in train.
+    """
+
+    recipe: Recipe
+    example: dict[str, str]
+    splits: dict[str, dict[str, Any]]
+    clients: int
+    rows: int
+    positives: int
+    flipped: int
+    dropped: int
+    source_rows: int
+    left_out: int
+    content_sha256: str
+    dropped_sha256: str
+    ledger: tuple[LedgerEntry, ...]
+    empty_cells: tuple[tuple[str, str, str, str], ...]
+
+
+class ConfigWriter:
+    """Write one config part by part.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the repository; data goes to ``data/<config>/`` below it.
+    recipe : Recipe
+        Recipe of the config.
+    attach : callable
+        Adds columns that are too large to carry along (images) to the rows of one client.
+    client_names : mapping of str to str
+        Names of clients for people.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        recipe: Recipe,
+        *,
+        attach: Attach,
+        client_names: dict[str, str] | None = None,
+    ) -> None:
+        self.folder, self.recipe, self.attach = folder, recipe, attach
+        self.client_names = client_names or {}
+        self.schema = arrow_schema(recipe.schema)
+        data = folder / "data" / recipe.name
+        data.mkdir(parents=True)
+        (folder / "dropped").mkdir(exist_ok=True)
+        self.shards = {split: _Shards(data, split, self.schema) for split in SPLITS}
+        removed = dropped_schema(recipe.schema)
+        self.removed = _writer(folder / "dropped" / f"{recipe.name}.parquet", removed)
+        self.removed_schema = removed
+        self.digest, self.removed_digest = hashlib.sha256(), hashlib.sha256()
+        self.index: list[dict[str, Any]] = []
+        self.ledger: list[LedgerEntry] = []
+        self.empty_cells: list[tuple[str, str, str, str]] = []
+        self.clients = self.flipped = self.dropped = self.source_rows = self.left_out = 0
+
+    def __enter__(self) -> ConfigWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for shards in self.shards.values():
+            shards.close()
+        self.removed.close()
+
+    def add(self, federation: Federation) -> None:
+        """Write the clients of a part after those already written."""
+        self.source_rows += federation.source_rows
+        self.left_out += federation.left_out
+        self.ledger += federation.ledger
+        rules = _rules_of(federation)
+        for client, rows in federation:
+            gone = federation.dropped_of(client.name)
+            self._add_client(client, rows, federation.split_of(client), gone, rules)
+
+    def _add_client(
+        self,
+        client: Client,
+        rows: pa.Table,
+        split: np.ndarray[Any, np.dtype[np.int8]],
+        gone: pa.Table,
+        rules: dict[str, tuple[list[str], list[float], list[float]]],
+    ) -> None:
+        gone_by_split = dict(zip(*np.unique(gone["split"].to_numpy(), return_counts=True)))
+        for code, name in enumerate(SPLITS):
+            mask = split == code
+            if not mask.any():
+                continue
+            table = rows if mask.all() else rows.filter(pa.array(mask))
+            table = complete(table, self.schema, self.attach)
+            shard, row_group = self.shards[name].write(table)
+            _feed(self.digest, client.name, name, table)
+            texts, drop, flip = rules.get(client.name, ([], [], []))
+            self.index.append(
+                {
+                    "client_id": client.name,
+                    "name": self._name(client),
+                    "parent": client.parent,
+                    "split": name,
+                    "fold": client.fold,
+                    "file": shard,
+                    "row_group": row_group,
+                    "rows": table.num_rows,
+                    "positives": pc.sum(table["label"]).as_py(),
+                    "flipped": pc.sum(table["flipped"]).as_py(),
+                    "dropped": int(gone_by_split.get(name, 0)),
+                    "rules": texts,
+                    "drop": drop,
+                    "flip": flip,
+                }
+            )
+            self.flipped += self.index[-1]["flipped"]
+        if gone.num_rows:
+            removed = complete(gone, self.removed_schema, self.attach)
+            self.removed.write_table(removed, row_group_size=removed.num_rows)
+            _feed(self.removed_digest, client.name, "dropped", removed)
+        self.clients += 1
+        self.dropped += gone.num_rows
+        self.empty_cells += _empty_cells(client.name, rows, split, self.recipe.schema)
+
+    def _name(self, client: Client) -> str:
+        name = self.client_names.get(client.parent, client.parent)
+        if self.recipe.subdivide is None:
+            return name
+        piece = int(client.name.rpartition("_")[2]) + 1
+        return f"{name}, part {piece} of {self.recipe.subdivide.parts}"
+
+    def finish(self) -> ConfigFiles:
+        """Close all files, write the client index and the recipe, and return what was written."""
+        splits: dict[str, dict[str, Any]] = {}
+        for name, shards in self.shards.items():
+            files = shards.finish()
+            if files:
+                splits[name] = {
+                    "rows": shards.rows,
+                    "num_bytes": shards.num_bytes,
+                    "files": files,
+                }
+        self.removed.close()
+        for entry in self.index:
+            files = splits[entry["split"]]["files"]
+            entry["file"] = f"data/{self.recipe.name}/{files[entry['file']]}"
+        index = pa.Table.from_pylist(self.index, schema=INDEX_SCHEMA)
+        write_parquet(index, self.folder / "clients" / f"{self.recipe.name}.parquet")
+        recipes = self.folder / "recipes"
+        recipes.mkdir(exist_ok=True)
+        (recipes / f"{self.recipe.name}.json").write_text(self.recipe.to_json(), "utf-8")
+        first = min(self.index, key=lambda entry: SPLITS.index(entry["split"]))
+        return ConfigFiles(
+            recipe=self.recipe,
+            example={"split": first["split"], "client": first["client_id"]},
+            splits=splits,
+            clients=self.clients,
+            rows=sum(split["rows"] for split in splits.values()),
+            positives=sum(entry["positives"] for entry in self.index),
+            flipped=self.flipped,
+            dropped=self.dropped,
+            source_rows=self.source_rows,
+            left_out=self.left_out,
+            content_sha256=self.digest.hexdigest(),
+            dropped_sha256=self.removed_digest.hexdigest(),
+            ledger=tuple(self.ledger),
+            empty_cells=tuple(self.empty_cells),
+        )
+
+
+INDEX_SCHEMA = pa.schema(
+    {
+        "client_id": pa.string(),
+        "name": pa.string(),
+        "parent": pa.string(),
+        "split": pa.string(),
+        "fold": pa.int8(),
+        "file": pa.string(),
+        "row_group": pa.int32(),
+        "rows": pa.int64(),
+        "positives": pa.int64(),
+        "flipped": pa.int64(),
+        "dropped": pa.int64(),
+        "rules": pa.list_(pa.string()),
+        "drop": pa.list_(pa.float64()),
+        "flip": pa.list_(pa.float64()),
+    }
+)
+"""Columns of ``clients/<config>.parquet``, one row for each client and split.
+
+``file`` and ``row_group`` say where the client's first row group lies; ``rules``, ``drop`` and
+``flip`` are its rules and the rates drawn for it; ``dropped`` counts rows removed from the split.
+"""
+
+
+def _rules_of(federation: Federation) -> dict[str, tuple[list[str], list[float], list[float]]]:
+    """Return rules and drawn rates by client; ledger entries may name the client's parent."""
+    by_name: dict[str, tuple[list[str], list[float], list[float]]] = {}
+    for entry in federation.ledger:
+        texts, drop, flip = by_name.setdefault(entry.client, ([], [], []))
+        texts.append(entry.rule)
+        drop.append(entry.drop)
+        flip.append(entry.flip)
+    empty: tuple[list[str], list[float], list[float]] = ([], [], [])
+    return {
+        client.name: by_name.get(client.name, by_name.get(client.parent, empty))
+        for client in federation.clients
+    }
+
+
+def _feed(digest: Any, client: str, split: str, table: pa.Table) -> None:
+    """Feed a client and split to a content hash: its names, then its rows without client_id."""
+    rows = table.drop_columns(["client_id"]).replace_schema_metadata(None)
+    digest.update(f"{client}\x1f{split}\x1f{content_sha256(rows)}\n".encode())
+
+
+def _empty_cells(
+    client: str, rows: pa.Table, split: np.ndarray[Any, np.dtype[np.int8]], schema: Schema
+) -> list[tuple[str, str, str, str]]:
+    """Return (client, attribute, value, label) of every cell that test holds and train lacks."""
+    test, train = split == SPLITS.index("test"), split == SPLITS.index("train")
+    if not test.any() or not train.any():
+        return []
+    cells = []
+    label = rows["label"].to_numpy()
+    for attribute in schema.sensitive:
+        values = rows[attribute].to_numpy()
+        coding = schema[attribute].coding
+        names = dict(coding.names) if coding is not None else {}
+        for value in np.unique(values[test]):
+            for outcome in (0, 1):
+                cell = (values == value) & (label == outcome)
+                if (cell & test).any() and not (cell & train).any():
+                    name = names.get(value.item() if hasattr(value, "item") else value, str(value))
+                    cells.append((client, attribute, name, schema.label.names[outcome]))
+    return cells
