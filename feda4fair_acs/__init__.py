@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from feda4fair.dataset import Dataset
-
 from feda4fair_acs.configs import RECIPES
 from feda4fair_acs.schema import STATE_NAMES
 from feda4fair_acs.source import open_recipes

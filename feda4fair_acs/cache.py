@@ -40,7 +40,8 @@ def stamp_of(source: Path) -> list[int]:
     try:
         stat = source.stat()
     except OSError as error:
-        raise SourceError(f"{source} cannot be read ({error.strerror or error}); make it readable.") from error
+        reason = error.strerror or error
+        raise SourceError(f"{source} cannot be read ({reason}); make it readable.") from error
     return [_READER, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
 
 

@@ -1,8 +1,8 @@
 """The four ACS Income configs: the paper's tables as data, and the recipes made from them.
 
-``PRINTED`` is Table 1 and Table 2 of the paper. ``RELEASED`` holds the five states whose released
-files differ from Table 1: counts and bytes of those files show a flip where the table shows a
-larger drop (in all five, drop + flip is the printed figure). The recipes follow the released files.
+``PRINTED_*`` are Table 1 and Table 2 of the paper. ``RELEASED_ATTRIBUTE`` holds the five states
+whose released files differ from Table 1: they show a flip where the table shows a larger drop (in
+all five, drop + flip is the printed figure). The recipes follow the released files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from feda4fair.recipe import (
     Subdivide,
 )
 from feda4fair.schema import Coding
-
 from feda4fair_acs.schema import RACE_BINARY, RACE_FIVE, SEX, acs_schema
 
 __all__ = ["PRINTED_ATTRIBUTE", "PRINTED_VALUE", "RECIPES", "RELEASED_ATTRIBUTE"]
@@ -82,18 +81,26 @@ VALUE_DEVICE: Final[dict[str, str]] = {
 }
 """Table 6, Demographic Disparity columns: the 100 kept clients by most biased value of Race."""
 
-ATTRIBUTE_DEVICE_TEST: Final = tuple(
-    """CA_1 CO_0 CO_3 CT_2 CT_5 HI_0 IA_0 IA_1 IN_0 IN_2 IN_3 NH_0 NH_1 NH_4 NH_5 NM_1 NM_5 NV_0
-    NV_1 NV_3 PA_0 PA_1 PA_2 PA_3 PA_5 RI_2 SD_3 TN_2 TN_4 TN_5""".split()
+
+def names(text: str) -> tuple[str, ...]:
+    """Return client names written with blanks between them, sorted."""
+    return tuple(sorted(text.split()))
+
+
+ATTRIBUTE_DEVICE_TEST: Final = names(
+    """
+    CA_1 CO_0 CO_3 CT_2 CT_5 HI_0 IA_0 IA_1 IN_0 IN_2 IN_3 NH_0 NH_1 NH_4 NH_5 NM_1 NM_5 NV_0
+    NV_1 NV_3 PA_0 PA_1 PA_2 PA_3 PA_5 RI_2 SD_3 TN_2 TN_4 TN_5"""
 )
 """Test clients of attribute-device: 15 by Sex, 15 by Race; no state sits on both sides.
 
 Drawn once by ``split.draw_test_clients(clients, 30, seed=42, scope="attribute-device")``.
 """
 
-VALUE_DEVICE_TEST: Final = tuple(
-    """AL_0 AL_2 CT_1 CT_2 FL_0 ID_0 ID_1 ID_2 KY_0 KY_2 LA_1 MS_0 MS_1 MT_0 MT_1 MT_2 NH_2 NM_0
-    NV_0 NV_2 PA_0 PA_2 SC_1 SC_2 SD_1 SD_2 TX_0 TX_1 TX_2 VA_2""".split()
+VALUE_DEVICE_TEST: Final = names(
+    """
+    AL_0 AL_2 CT_1 CT_2 FL_0 ID_0 ID_1 ID_2 KY_0 KY_2 LA_1 MS_0 MS_1 MT_0 MT_1 MT_2 NH_2 NM_0
+    NV_0 NV_2 PA_0 PA_2 SC_1 SC_2 SD_1 SD_2 TX_0 TX_1 TX_2 VA_2"""
 )
 """Test clients of value-device, by value 0, 5, 2, 9, 14; no state sits on both sides.
 
@@ -124,11 +131,6 @@ def groups(
         )
         for state, (rate, attribute, code) in sorted(printed.items())
     )
-
-
-def kept(clients: dict[str, str]) -> tuple[str, ...]:
-    """Return the kept device clients, sorted."""
-    return tuple(sorted(" ".join(clients.values()).split()))
 
 
 ATTRIBUTE_SILO: Final = Recipe(
@@ -162,7 +164,7 @@ RECIPES: Final[tuple[Recipe, ...]] = (
         ATTRIBUTE_SILO,
         name="attribute-device",
         subdivide=Subdivide(parts=6, cut="floor"),
-        keep=kept(ATTRIBUTE_DEVICE),
+        keep=names(" ".join(ATTRIBUTE_DEVICE.values())),
         split=ClientSplit(test=ATTRIBUTE_DEVICE_TEST, folds=5),
         description="111 devices, each a sixth of a state, biased by Sex or by binary Race.",
     ),
@@ -170,7 +172,7 @@ RECIPES: Final[tuple[Recipe, ...]] = (
         VALUE_SILO,
         name="value-device",
         subdivide=Subdivide(parts=3, cut="balanced"),
-        keep=kept(VALUE_DEVICE),
+        keep=names(" ".join(VALUE_DEVICE.values())),
         split=ClientSplit(test=VALUE_DEVICE_TEST, folds=5),
         description="100 devices, each a third of a state, biased by different values of Race.",
     ),

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from feda4fair.builder import FederatedBuilder, FederatedConfig
 from feda4fair.dataset import Dataset
-
 from feda4fair_acs import DATASET
 
 __all__ = ["Feda4FairACS"]

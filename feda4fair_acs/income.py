@@ -67,7 +67,10 @@ def income_rows(raw: pa.Table, name: str) -> pa.Table:
     within = [pc.greater(raw[column], bound) for column, bound in bounds.items()]
     rows = raw.filter(pc.and_(pc.and_(within[0], within[1]), pc.and_(within[2], within[3])))
     if not rows.num_rows:
-        raise SourceError(f"{name} has no row of the income task among {raw.num_rows:,} rows; use a person file.")
+        raise SourceError(
+            f"{name} has no row of the income task among {raw.num_rows:,} rows; use the file of a "
+            "whole state."
+        )
     blanks = {column: rows[column].null_count for column in FEATURES if rows[column].null_count}
     if blanks:
         listed = ", ".join(f"{count:,} in {column}" for column, count in blanks.items())

@@ -1,6 +1,6 @@
 """Read the columns of the income task from a Census PUMS person file, CSV or zip.
 
-The whole file is inflated (or mapped) once and parsed once. What could make rows silently wrong
+The whole file is inflated, if it is a zip, and parsed once. What could make rows silently wrong
 stops the reading: a missing column, a line with too few or too many fields, a value that is not a
 whole number, a zip whose checksum does not hold.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-import mmap
 import struct
 import zipfile
 import zlib
@@ -17,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -45,10 +44,9 @@ COLUMNS: Final[tuple[str, ...]] = (
 
 _AGAIN: Final = "download it again or pass another --source."
 _DEFLATE: Final = 8
+_BEST_RATIO: Final = 1032  # of deflate; no more room is asked for, whatever a zip claims
 _ENCRYPTED: Final = 1
 _BLOCK: Final = 1 << 18
-
-Content: TypeAlias = "bytes | mmap.mmap"
 
 
 def csv_name(state: str, year: int) -> str:
@@ -97,18 +95,21 @@ def read_persons(path: Path, *, member: str, fips: int) -> pa.Table:
     SourceError
         The file is damaged, is something else, or lacks a column.
     """
-    with _content(path, member) as content:
-        header = _header(path, content)
-        _check_state(path, content, header, fips)
-        frame = _parse(path, content)
-        _check_lines(path, content, len(header), len(frame))
-        table: pa.Table = frame.to_arrow()
+    try:
+        with _opened(path, member) as file:
+            header = _header(path, file)
+            _check_state(path, file, header, fips)
+            frame = _parse(path, file)
+            _check_lines(path, file, len(header), len(frame))
+    except csv.Error:  # an endless line
+        raise SourceError(f"{path} cannot be parsed as CSV; {_AGAIN}") from None
+    table: pa.Table = frame.to_arrow()
     return table
 
 
 @contextmanager
-def _content(path: Path, member: str) -> Iterator[Content]:
-    """Give the bytes of the CSV: mapped, or inflated from its zip."""
+def _opened(path: Path, member: str) -> Iterator[BinaryIO]:
+    """Open the CSV as it lies there, or inflated in memory from its zip."""
     try:
         with path.open("rb") as file:
             start = file.read(512)
@@ -117,12 +118,13 @@ def _content(path: Path, member: str) -> Iterator[Content]:
             if web_page(start):
                 raise SourceError(f"{path} is a web page, not Census data; {_AGAIN}")
             if path.suffix == ".zip":
-                yield _inflate(path, member)
+                yield io.BytesIO(_inflate(path, member))
             else:
-                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                    yield content
+                file.seek(0)
+                yield file
     except OSError as error:
-        raise SourceError(f"{path} cannot be read ({error.strerror or error}); make it readable.") from error
+        reason = error.strerror or error
+        raise SourceError(f"{path} cannot be read ({reason}); make it readable.") from error
 
 
 def _inflate(path: Path, member: str) -> bytes:
@@ -136,7 +138,8 @@ def _inflate(path: Path, member: str) -> bytes:
             file.seek(info.header_offset + 26)
             file.seek(sum(struct.unpack("<HH", file.read(4))), io.SEEK_CUR)
             packed = file.read(info.compress_size)
-        content: bytes = _inflater.decompress(packed, -15, info.file_size + 1)
+        room = min(info.file_size, _BEST_RATIO * len(packed)) + 1
+        content: bytes = _inflater.decompress(packed, -15, room)
     except _DAMAGE as error:
         raise SourceError(f"{damaged} ({error}); {_AGAIN}") from None
     except (RuntimeError, NotImplementedError):  # what zipfile raises for these two
@@ -157,11 +160,15 @@ def _member(archive: zipfile.ZipFile, path: Path, member: str) -> zipfile.ZipInf
     raise SourceError(f"{path} holds {held}, expected {member}; {_AGAIN}")
 
 
-def _header(path: Path, content: Content) -> list[str]:
+def _fields(file: BinaryIO) -> list[str]:
+    """Return the fields of the next line."""
+    line = file.readline().decode("utf-8", errors="replace")
+    return next(csv.reader([line.lstrip("\ufeff")]), [])
+
+
+def _header(path: Path, file: BinaryIO) -> list[str]:
     """Return the column names, after making sure that the needed ones are among them."""
-    end = content.find(b"\n")
-    line = content[: end if end >= 0 else 1 << 16].decode("utf-8-sig", errors="replace")
-    header = next(csv.reader([line.strip()]), [])
+    header = _fields(file)
     missing = [column for column in COLUMNS if column not in header]
     if not missing:
         return header
@@ -176,14 +183,11 @@ def _header(path: Path, content: Content) -> list[str]:
     )
 
 
-def _check_state(path: Path, content: Content, header: list[str], fips: int) -> None:
+def _check_state(path: Path, file: BinaryIO, header: list[str], fips: int) -> None:
     """Compare the state in the first row with the one in the file's name."""
-    begin = content.find(b"\n") + 1
-    if not begin or begin == len(content):
+    row = dict(zip(header, _fields(file), strict=False))
+    if not row:
         raise SourceError(f"{path} has a header and no rows; {_AGAIN}")
-    end = content.find(b"\n", begin)
-    line = content[begin : end if end >= 0 else len(content)].decode("utf-8", errors="replace")
-    row = dict(zip(header, next(csv.reader([line]), []), strict=False))
     found = row.get("ST", "").strip()
     if found.isdigit() and int(found) != fips:
         raise SourceError(
@@ -192,10 +196,10 @@ def _check_state(path: Path, content: Content, header: list[str], fips: int) -> 
         )
 
 
-def _parse(path: Path, content: Content) -> pl.DataFrame:
+def _parse(path: Path, file: BinaryIO) -> pl.DataFrame:
     import polars as pl  # here, because a cached source needs no parser
 
-    source = content if isinstance(content, bytes) else path
+    source = file.getvalue() if isinstance(file, io.BytesIO) else path
     try:
         return _needed(source, pl.Int32)
     except pl.exceptions.PolarsError:
@@ -238,21 +242,21 @@ def _whole_numbers(path: Path, source: bytes | Path) -> pl.DataFrame:
     return whole
 
 
-def _check_lines(path: Path, content: Content, width: int, rows: int) -> None:
+def _check_lines(path: Path, file: BinaryIO, width: int, rows: int) -> None:
     """Make sure that every line has as many fields as the header.
 
     Counting all commas at once costs a tenth of the parsing; lines are looked at one by one only
     where the count is off, or where quotes may hide commas.
     """
-    view = np.frombuffer(content, np.uint8)
-    commas = sum(
-        np.count_nonzero(view[begin : begin + _BLOCK] == ord(","))
-        for begin in range(0, len(view), _BLOCK)
-    )
-    del view  # a mapped file cannot be closed while a view of it lives
-    if commas == (width - 1) * (rows + 1) and content.find(b'"') < 0:
+    commas, quoted = 0, False
+    file.seek(0)
+    while block := file.read(_BLOCK):
+        commas += int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord(",")))
+        quoted = quoted or b'"' in block
+    if commas == (width - 1) * (rows + 1) and not quoted:
         return
-    lines = io.StringIO(bytes(content[:]).decode("utf-8-sig", errors="replace"), newline="")
+    file.seek(0)
+    lines = (line.decode("utf-8", errors="replace") for line in file)
     for number, fields in enumerate(csv.reader(lines)):
         if len(fields) != width:
             _ragged(path, number, len(fields), width)

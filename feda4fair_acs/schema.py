@@ -145,9 +145,7 @@ def acs_schema(race: Coding) -> Schema:
                 dtype="int16",
                 description="Occupation, 2018 Census code; names in codes.tsv.",
             ),
-            Column(
-                name="POBP", dtype="int16", description="Place of birth; names in codes.tsv."
-            ),
+            Column(name="POBP", dtype="int16", description="Place of birth; names in codes.tsv."),
             Column(
                 name="RELP",
                 dtype="int8",

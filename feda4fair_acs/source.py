@@ -6,13 +6,11 @@ as the Census wrote them; SERIALNO is never read. Tidy tables are cached.
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,16 +18,15 @@ import pyarrow as pa
 from feda4fair.content import SourceFile, content_sha256
 from feda4fair.errors import SourceError
 from feda4fair.federate import chosen_clients
-from feda4fair.fetch import Remote, cache_folder, fetch
+from feda4fair.fetch import cache_folder, fetch
 from feda4fair.recipe import Recipe
 from feda4fair_acs.cache import entry_of, load, stamp_of, store
 from feda4fair_acs.income import income_rows, unknown_codes
 from feda4fair_acs.pums import csv_name, read_persons, zip_name
+from feda4fair_acs.release import check_release, chosen_states, known_file
 from feda4fair_acs.schema import FIPS, STATES
 
 __all__ = ["PumsSource", "SampleSource", "open_recipes", "open_source"]
-
-_CENSUS: Final = "https://www2.census.gov/programs-surveys/acs/data/pums"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +110,7 @@ class PumsSource:
     def _read_file(self, part: str) -> tuple[pa.Table, dict[str, Any]]:
         """Read a state's file, downloading it first if need be, and cache what it gives."""
         path = self._local(part)
-        remote, rows = _known(self.year, self.horizon, part)
+        remote, rows = known_file(self.year, self.horizon, part)
         fetched = self.download and path.suffix == ".zip"
         if fetched:
             fetch(remote, self.folder)
@@ -121,12 +118,12 @@ class PumsSource:
         try:
             raw = read_persons(path, member=csv_name(part, self.year), fips=FIPS[part])
             table = income_rows(raw, str(path))
-            _check_rows(path, table.num_rows, rows)
+            _check_whole(path, table.num_rows, rows)
         except SourceError as error:
             if not fetched:
                 raise
             path.unlink(missing_ok=True)
-            raise SourceError(f"{error} (the download was removed)") from None
+            raise SourceError(f"{error} The damaged download was removed.") from None
         facts = _facts(table, rows_read=raw.num_rows)
         store(self._entry(path), table, facts, stamp)
         return table, facts
@@ -218,8 +215,8 @@ def open_source(
     >>> open_source(None, states=["WY", "AL"]).parts
     ('AL', 'WY')
     """
-    _check_release(year, horizon)
-    wanted = _wanted(states)
+    check_release(year, horizon)
+    wanted = chosen_states(states)
     home = cache_folder(cache_dir) / "acs"
     root = home if data_dir is None else Path(data_dir).expanduser()
     source = PumsSource(
@@ -259,20 +256,21 @@ def open_recipes(
     sample : bool, default False
         Use the built-in synthetic sample.
     """
+    check_release(year, horizon)
     wanted = {
         recipe.parent(client)
         for recipe in recipes
         for client in chosen_clients(recipe, clients, STATES)
     }
     if states is not None:
-        wanted &= set(_wanted(states))
+        wanted &= set(chosen_states(states))
         if not wanted:
             raise SourceError(
-                f"states {', '.join(states)} hold none of the clients that are to be built: name "
-                "other states or another config"
+                f"states {', '.join(states)} hold none of the clients that are to be built; name "
+                "other states or another config."
             )
     if sample:
-        return SampleSource(parts=_wanted(sorted(wanted)))
+        return SampleSource(parts=chosen_states(sorted(wanted)))
     return open_source(
         data_dir,
         year=year,
@@ -280,36 +278,6 @@ def open_recipes(
         states=sorted(wanted),
         allow_missing=allow_missing,
     )
-
-
-def _check_release(year: int, horizon: str) -> None:
-    if horizon not in ("1-Year", "5-Year"):
-        raise SourceError(f"horizon {horizon!r} does not exist: use '1-Year' or '5-Year'")
-    if year == 2020 and horizon == "1-Year":
-        raise SourceError(
-            "the Census Bureau released no standard 1-Year PUMS for 2020, since the pandemic "
-            "spoiled its collection: use 2018, the year of the benchmark"
-        )
-    if year >= 2019:
-        raise SourceError(
-            f"the {year} files have RELSHIPP instead of RELP, a feature of the income task: "
-            "use a year up to 2018"
-        )
-    if year < 2014:
-        raise SourceError(f"year {year} is not supported: use 2014 to 2018")
-
-
-def _wanted(states: Sequence[str] | None) -> tuple[str, ...]:
-    chosen = STATES if states is None else tuple(states)
-    unknown = [state for state in chosen if state not in FIPS]
-    if unknown:
-        raise SourceError(
-            f"unknown state {', '.join(map(repr, unknown))}: use postal codes of the 50 states "
-            "and PR, such as WY (DC is not part of the task)"
-        )
-    if not chosen:
-        raise SourceError("no state was asked for: name at least one, such as WY")
-    return tuple(state for state in STATES if state in chosen)
 
 
 def _available(source: PumsSource, *, allow_missing: bool) -> PumsSource:
@@ -320,40 +288,32 @@ def _available(source: PumsSource, *, allow_missing: bool) -> PumsSource:
         first = missing[0]
         way_out = ", or pass --allow-missing to go on without" if present else ""
         raise SourceError(
-            f"{source.folder} has no person file of {', '.join(missing)}: put "
+            f"{source.folder} has no person file of {', '.join(missing)}; put "
             f"{zip_name(first)} or {csv_name(first, source.year)} there"
-            f"{' and likewise for the others' if len(missing) > 1 else ''}{way_out}"
+            f"{' and likewise for the others' if len(missing) > 1 else ''}{way_out}."
         )
     return replace(source, parts=present)
 
 
-@cache
-def _checksums() -> dict[str, dict[str, str]]:
-    """Return the known size, SHA-256 and number of task rows of each zip, by its address."""
-    text = Path(__file__).with_name("checksums.tsv").read_text(encoding="utf-8")
-    return {row["url"]: row for row in csv.DictReader(text.splitlines(), delimiter="\t")}
-
-
-def _known(year: int, horizon: str, state: str) -> tuple[Remote, int | None]:
-    """Return a state's remote file, and how many rows of the task it must give, if known."""
-    place = f"{year}/{horizon}/{zip_name(state)}"
-    known = _checksums().get(f"{_CENSUS}/{place}", {})
-    base = os.environ.get("FEDA4FAIR_ACS_MIRROR") or _CENSUS
-    remote = Remote(
-        url=f"{base.rstrip('/')}/{place}",
-        filename=zip_name(state),
-        bytes=int(known["bytes"]) if known.get("bytes") else None,
-        sha256=known.get("sha256") or None,
-    )
-    return remote, int(known["rows"]) if known.get("rows") else None
-
-
-def _check_rows(path: Path, found: int, expected: int | None) -> None:
-    if expected is not None and found != expected:
+def _check_whole(path: Path, found: int, expected: int | None) -> None:
+    """Refuse a file that is cut off: by its rows, or by its end where their number is unknown."""
+    if expected is None:
+        if path.suffix == ".csv" and _last_byte(path) != b"\n":
+            raise SourceError(
+                f"{path} does not end with a line break, so it may be cut off; download it again."
+            )
+    elif found != expected:
         raise SourceError(
-            f"{path} gives {found:,} rows of the income task, expected {expected:,}: the file is "
-            "cut off or not the Census Bureau's, download it again or pass another --source"
+            f"{path} gives {found:,} rows of the income task, expected {expected:,}, so the "
+            "file is cut off or not the Census Bureau's; download it again or pass another "
+            "--source."
         )
+
+
+def _last_byte(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read()
 
 
 def _facts(table: pa.Table, *, rows_read: int) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from feda4fair.errors import SourceError
 from feda4fair.fetch import web_page
-
 from feda4fair_celeba.schema import ATTRIBUTES, HAIR_FLAGS
 
 __all__ = ["hair_color", "join_annotations", "read_attributes", "read_partition"]

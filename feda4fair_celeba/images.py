@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from feda4fair.errors import SourceError
 from feda4fair.fetch import web_page
-
 from feda4fair_celeba.annotations import sentence
 
 __all__ = ["IMAGE_TYPE", "FolderImages", "Images", "ZipImages", "attach_images", "check_images"]

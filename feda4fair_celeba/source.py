@@ -7,6 +7,8 @@ checked before any work begins.
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +18,9 @@ import pyarrow as pa
 
 from feda4fair.content import SourceFile, content_sha256
 from feda4fair.errors import SourceError
-
+from feda4fair.recipe import Recipe
 from feda4fair_celeba.annotations import join_annotations, read_attributes, read_partition
+from feda4fair_celeba.configs import with_images
 from feda4fair_celeba.images import (
     FolderImages,
     Images,
@@ -26,7 +29,15 @@ from feda4fair_celeba.images import (
     check_images,
 )
 
-__all__ = ["ATTRIBUTE_FILE", "CONTENT", "PARTITION_FILE", "ROWS", "CelebASource", "open_source"]
+__all__ = [
+    "ATTRIBUTE_FILE",
+    "CONTENT",
+    "PARTITION_FILE",
+    "ROWS",
+    "CelebASource",
+    "embeds",
+    "open_source",
+]
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,7 +48,7 @@ FOLDERS: Final = ("", "Anno", "Eval", "Img")
 """A flat folder, or the folders of the source's own server."""
 
 ROWS: Final = 202_599
-CONTENT: Final = ""
+CONTENT: Final = "2e4707aba37d4170dfac6994ec04522eabeede068672d033ba5a2b317cb7c6ff"
 """Content hash of the joined rows of the published files, whatever the order of their lines."""
 
 PART: Final = "all"
@@ -64,9 +75,9 @@ class CelebASource:
         return (PART,)
 
     @property
-    def natural(self) -> bool:
-        """Clients are drawn, not given."""
-        return False
+    def natural(self) -> str:
+        """Empty: clients are drawn, not given."""
+        return ""
 
     @property
     def synthetic(self) -> bool:
@@ -92,6 +103,10 @@ class CelebASource:
         if part != PART:
             raise SourceError(f"celeba: the source has no part {part!r}, only {PART!r}.")
         return self._table
+
+    def fit(self, recipe: Recipe) -> Recipe:
+        """Return a recipe with the columns that `attach` adds."""
+        return recipe if self.images is None else with_images(recipe)
 
     def attach(self, table: pa.Table) -> pa.Table:
         """Return the rows of one client with their images, or as they are without images.
@@ -165,9 +180,12 @@ class CelebASource:
 
 
 def open_source(
-    data_dir: Path | str | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
     *,
+    recipes: Sequence[Recipe] = (),
+    clients: Sequence[str] = (),
     sample: bool = False,
+    allow_missing: bool = False,
     images: Literal["embed", "none"] | None = None,
 ) -> CelebASource:
     """Return the checked source: a folder of the user, or the sample.
@@ -178,6 +196,8 @@ def open_source(
         Folder that holds ``list_attr_celeba.txt``, ``list_eval_partition.txt`` and, for images,
         ``img_align_celeba/`` or ``img_align_celeba.zip``; the source's own folders ``Anno``,
         ``Eval`` and ``Img`` are looked into as well.
+    recipes, clients, allow_missing
+        Of no effect: every client is drawn from all rows, so none can be missing.
     sample : bool
         Use the built-in sample and nothing else.
     images : {"embed", "none"}, optional
@@ -188,25 +208,55 @@ def open_source(
     SourceError
         Something is missing, damaged or does not fit together.
     """
-    if images not in ("embed", "none", None):
-        raise SourceError(f"celeba: images is 'embed' or 'none', got {images!r}.")
+    embed = embeds(data_dir, sample=sample, images=images)
     if sample:
         from feda4fair_celeba.sample import DrawnImages
 
-        return CelebASource(folder=None, images=None if images == "none" else DrawnImages())
+        return CelebASource(folder=None, images=DrawnImages() if embed else None)
     if data_dir is None:
         raise SourceError(
             "CelebA may not be downloaded by a program: agree to its terms, fetch "
             f"{ATTRIBUTE_FILE}, {PARTITION_FILE} and {IMAGE_FOLDER} from its site, and pass "
             "--source with their folder, or try --sample."
         )
-    folder = Path(data_dir)
+    folder = Path(data_dir).expanduser()
     for name in (ATTRIBUTE_FILE, PARTITION_FILE):
         _find(folder, name)
-    found = None if images == "none" else _find_images(folder, wanted=images == "embed")
-    source = CelebASource(folder=folder, images=found)
+    found = _find_images(folder)
+    if embed and found is None:
+        raise SourceError(
+            f"{folder} holds neither {IMAGE_FOLDER} nor {IMAGE_FOLDER}.zip: put the aligned "
+            "images there, or build with --images none."
+        )
+    if found is None and images is None:
+        _LOG.warning(
+            "%s holds no %s: rows are built without images; --images embed insists on them.",
+            folder,
+            IMAGE_FOLDER,
+        )
+    source = CelebASource(folder=folder, images=found if embed else None)
     source.check()
     return source
+
+
+def embeds(
+    data_dir: str | os.PathLike[str] | None,
+    *,
+    sample: bool = False,
+    images: Literal["embed", "none"] | None = None,
+) -> bool:
+    """Return whether a source opened with these arguments has images.
+
+    Raises
+    ------
+    SourceError
+        ``images`` is something else.
+    """
+    if images not in ("embed", "none", None):
+        raise SourceError(f"celeba: images is 'embed' or 'none', got {images!r}.")
+    if images is not None:
+        return images == "embed"
+    return sample or (data_dir is not None and _find_images(Path(data_dir)) is not None)
 
 
 def _find(folder: Path, name: str) -> Path:
@@ -219,21 +269,12 @@ def _find(folder: Path, name: str) -> Path:
     )
 
 
-def _find_images(folder: Path, *, wanted: bool) -> Images | None:
+def _find_images(folder: Path) -> Images | None:
+    folder = folder.expanduser()
     for inner in FOLDERS:
         if (folder / inner / IMAGE_FOLDER).is_dir():
             return FolderImages(folder=folder / inner / IMAGE_FOLDER)
     for inner in FOLDERS:
         if (folder / inner / f"{IMAGE_FOLDER}.zip").is_file():
             return ZipImages(path=folder / inner / f"{IMAGE_FOLDER}.zip")
-    if wanted:
-        raise SourceError(
-            f"{folder} holds neither {IMAGE_FOLDER} nor {IMAGE_FOLDER}.zip: put the aligned images "
-            "there, or build with --images none."
-        )
-    _LOG.warning(
-        "%s holds no %s: rows are built without images; --images embed insists on them.",
-        folder,
-        IMAGE_FOLDER,
-    )
     return None

@@ -20,7 +20,6 @@ from feda4fair.recipe import (
     Split,
 )
 from feda4fair.schema import Schema
-
 from feda4fair_dutch.schema import MARITAL_BINARY, MARITAL_FOUR, dutch_schema
 
 __all__ = ["RECIPES"]
@@ -33,8 +32,28 @@ DEVICES: Final = 150
 ATTRIBUTE: Final = dutch_schema(MARITAL_BINARY)
 VALUE: Final = dutch_schema(MARITAL_FOUR)
 
-ATTRIBUTE_DEVICE_TEST: Final[tuple[str, ...]] = ()
-VALUE_DEVICE_TEST: Final[tuple[str, ...]] = ()
+
+def named(numbers: str) -> tuple[str, ...]:
+    """Return the names of numbered clients."""
+    return tuple(f"c{number}" for number in numbers.split())
+
+
+ATTRIBUTE_DEVICE_TEST: Final = named(
+    """000 002 013 014 015 017 023 040 041 047 051 060 064 070 073 094 105 106 108 115 116 124
+    126 128 131 137 143 144 146 148"""
+)
+"""Test clients of attribute-device, 15 of each group, which is the stratum of the draw.
+
+Drawn once by ``split.draw_test_clients(clients, 30, seed=42, scope="attribute-device")``.
+"""
+VALUE_DEVICE_TEST: Final = named(
+    """001 008 021 029 032 033 034 037 040 042 046 059 063 064 069 076 083 086 088 090 091 108
+    117 118 124 128 129 133 139 140"""
+)
+"""Test clients of value-device, 15 of each group, which is the stratum of the draw.
+
+Drawn once by ``split.draw_test_clients(clients, 30, seed=42, scope="value-device")``.
+"""
 
 
 def groups(*targets: tuple[str, str]) -> tuple[ClientGroup, ...]:

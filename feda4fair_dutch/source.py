@@ -9,8 +9,10 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +26,7 @@ import pyarrow.csv as pa_csv
 from feda4fair.content import SourceFile, content_sha256
 from feda4fair.errors import SourceError
 from feda4fair.fetch import Remote, cache_folder, fetch, web_page
-
+from feda4fair.recipe import Recipe
 from feda4fair_dutch.configs import VALUE
 from feda4fair_dutch.schema import LABEL
 
@@ -32,7 +34,7 @@ __all__ = ["CONTENT", "FILENAME", "ROWS", "DutchSource", "open_source", "read_ar
 
 FILENAME: Final = "dutch_census_2001.arff"
 ROWS: Final = 60_420
-CONTENT: Final = ""
+CONTENT: Final = "aa4874912af3670f978cf9a0a0f412099eb6be7818d6e74766702f34fd8f80fd"
 """Content hash of the rows of the published file, however they are packed."""
 
 PART: Final = "all"
@@ -60,9 +62,9 @@ class DutchSource:
         return (PART,)
 
     @property
-    def natural(self) -> bool:
-        """Clients are drawn, not given."""
-        return False
+    def natural(self) -> str:
+        """Empty: clients are drawn, not given."""
+        return ""
 
     @property
     def synthetic(self) -> bool:
@@ -80,6 +82,10 @@ class DutchSource:
         if part != PART:
             raise SourceError(f"dutch: the source has no part {part!r}, only {PART!r}.")
         return self._table
+
+    def attach(self, table: pa.Table) -> pa.Table:
+        """Return the rows as they are: nothing is too large to carry along."""
+        return table
 
     def files(self) -> tuple[SourceFile, ...]:
         """Return the record of the file."""
@@ -108,14 +114,24 @@ class DutchSource:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def open_source(data_dir: Path | str | None = None, *, sample: bool = False) -> DutchSource:
+def open_source(
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    recipes: Sequence[Recipe] = (),
+    clients: Sequence[str] = (),
+    sample: bool = False,
+    allow_missing: bool = False,
+) -> DutchSource:
     """Return the source: a folder of the user, the download, or the sample.
 
     Parameters
     ----------
     data_dir : path, optional
         Folder that holds ``dutch_census_2001.arff`` or ``dutch_census_2001.arff.gz``. Without
-        it the file is downloaded once and kept.
+        it the file is downloaded once and kept, from the address in ``checksums.tsv`` or from
+        the base address in ``FEDA4FAIR_DUTCH_MIRROR``.
+    recipes, clients, allow_missing
+        Of no effect: every client is drawn from all rows, so none can be missing.
     sample : bool
         Use the built-in sample and nothing else.
 
@@ -128,7 +144,7 @@ def open_source(data_dir: Path | str | None = None, *, sample: bool = False) -> 
         return DutchSource(path=None)
     if data_dir is None:
         return DutchSource(path=fetch(remote(), cache_folder() / "dutch"))
-    folder = Path(data_dir)
+    folder = Path(data_dir).expanduser()
     for path in (folder / FILENAME, folder / f"{FILENAME}.gz"):
         if path.is_file():
             return DutchSource(path=path)
@@ -142,8 +158,12 @@ def remote() -> Remote:
     """Return where the file is downloaded from, with its size and SHA-256."""
     table = Path(__file__).with_name("checksums.tsv").read_text("utf-8").splitlines()
     row = next(row for row in csv.DictReader(table, delimiter="\t") if row["filename"] == FILENAME)
+    mirror = os.environ.get("FEDA4FAIR_DUTCH_MIRROR")
     return Remote(
-        url=row["url"], filename=row["filename"], bytes=int(row["bytes"]), sha256=row["sha256"]
+        url=f"{mirror.rstrip('/')}/{FILENAME}" if mirror else row["url"],
+        filename=FILENAME,
+        bytes=int(row["bytes"]),
+        sha256=row["sha256"],
     )
 
 
@@ -274,9 +294,7 @@ def _column(
 def _check_published(path: Path, table: pa.Table) -> None:
     """Hold the rows against the published file: another row or order is another benchmark."""
     if table.num_rows != ROWS:
-        raise SourceError(
-            f"{path} has {table.num_rows:,} rows, expected {ROWS:,}: {_AGAIN}."
-        )
+        raise SourceError(f"{path} has {table.num_rows:,} rows, expected {ROWS:,}: {_AGAIN}.")
     found = content_sha256(table)
     if found != CONTENT:
         raise SourceError(

@@ -17,7 +17,7 @@ from feda4fair.manifest import Manifest
 
 EXAMPLES = """examples:
   build.py acs --sample --out build/acs              all four configs, synthetic, offline
-  build.py acs --source DIR --out build/acs          from DIR/2018/1-Year/csv_pxx.zip or psam_pNN.csv
+  build.py acs --source DIR --out build/acs          DIR/2018/1-Year/{csv_pxx.zip|psam_pNN.csv}
   build.py acs value-device --out build/acs          one config, source downloaded and cached
   build.py acs value-device --clients TX_0 --sample --out build/tx
 """
@@ -102,9 +102,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def _notes(
-    args: argparse.Namespace, options: dict[str, Any], parts: tuple[str, ...]
-) -> list[str]:
+def _notes(args: argparse.Namespace, options: dict[str, Any], parts: tuple[str, ...]) -> list[str]:
     """Say in sentences how this build differs from the published one."""
     notes = [f"built with {name} = {value}." for name, value in options.items()]
     if args.clients:
@@ -126,16 +124,20 @@ def report(out: Path, manifest: Manifest) -> None:
             f"  {name:<17} {config['clients']:>4} clients  {config['rows']:>9,} rows ({splits}); "
             f"dropped {config['dropped']:,}, flipped {config['flipped']:,}"
         )
-        for entry in config["ledger"]:
-            if entry["note"]:
-                print(f"    note: {entry['client']}, {entry['rule']}: {entry['note']}")
+        noted = [entry for entry in config["ledger"] if entry["note"]]
+        for entry in noted[:3]:
+            print(f"    note: {entry['client']}, {entry['rule']}: {entry['note']}")
+        if noted[3:]:
+            print(f"    and {len(noted) - 3} more such notes; the card lists them")
 
 
 def show(out: Path, manifest: Manifest) -> None:
     """Load one config as a user would and print what a person wants to see."""
     from datasets import load_dataset
 
-    name = next((n for n in manifest["configs"] if n == "value-device"), [*manifest["configs"]][0])
+    name = next(
+        (n for n in manifest["configs"] if n == "value-device"), next(iter(manifest["configs"]))
+    )
     loaded = load_dataset(str(out), name)
     example = manifest["configs"][name]["example"]
     print(f'\nload_dataset("{out}", "{name}")\n{loaded}')

@@ -7,6 +7,9 @@ import hashlib
 import io
 import multiprocessing
 import os
+import shutil
+import ssl
+import subprocess
 import threading
 import time
 import zipfile
@@ -94,7 +97,7 @@ def silent(seconds: float) -> Reply:
 class Server:
     """A server that gives each reply of a script once, and the last one for ever."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.script: list[Reply] = [ok()]
         self.requests: list[dict[str, str]] = []
         self.times: list[float] = []
@@ -112,7 +115,11 @@ class Server:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
-        self.url = f"http://127.0.0.1:{self._server.server_port}/data/csv_pwy.zip"
+        if context:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = (
+            f"http{'s' if context else ''}://127.0.0.1:{self._server.server_port}/data/csv_pwy.zip"
+        )
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def close(self) -> None:
@@ -314,8 +321,8 @@ def test_no_network(tmp_path: Path, server: Server) -> None:
         get(server, tmp_path)
     assert str(caught.value) == (
         "csv_pwy.zip from 127.0.0.1 could not be downloaded in 3 attempts (no connection, or it "
-        f"was dropped): put csv_pwy.zip into {tmp_path} by hand, or pass --source with a folder "
-        "that holds it"
+        f"was dropped); put csv_pwy.zip into {tmp_path} by hand, or pass --source with a folder "
+        "that holds it."
     )
 
 
@@ -365,6 +372,55 @@ def test_two_processes_download_once(server: Server, tmp_path: Path) -> None:
         worker.join(60)
     assert [worker.exitcode for worker in workers] == [0, 0]
     assert len(server.requests) == 1
+
+
+def test_killed_half_way(server: Server, tmp_path: Path) -> None:
+    """A process that dies in the middle leaves no file, no lock, and a beginning to go on from."""
+    go_on = threading.Event()
+
+    def stalls(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(BODY)))
+        request.send_header("ETag", '"v1"')
+        request.end_headers()
+        request.wfile.write(BODY[:200_000])
+        request.wfile.flush()
+        go_on.wait(60)
+
+    server.script = [stalls, ok()]
+    remote = Remote(url=server.url, filename="csv_pwy.zip", sha256=SHA256)
+    worker = multiprocessing.get_context("spawn").Process(target=fetch, args=(remote, tmp_path))
+    worker.start()
+    part = tmp_path / "csv_pwy.zip.part"
+    deadline = time.monotonic() + 60
+    while not (part.exists() and part.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    worker.kill()
+    worker.join(60)
+    go_on.set()
+    assert visible(tmp_path) == ["csv_pwy.zip.part", "csv_pwy.zip.part.tag"]
+    assert get(server, tmp_path, sha256=SHA256).read_bytes() == BODY
+    assert server.requests[1]["If-Range"] == '"v1"'
+    assert visible(tmp_path) == ["csv_pwy.zip"]
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
+def test_certificates_of_an_organization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, key = tmp_path / "own.pem", tmp_path / "own.key"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-out", str(certificate), "-keyout", str(key)]
+    subprocess.run(command, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    secure = Server(context)
+    try:
+        with pytest.raises(SourceError, match=r"not trusted here; set REQUESTS_CA_BUNDLE"):
+            get(secure, tmp_path / "a")
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+        assert get(secure, tmp_path / "b").read_bytes() == BODY
+    finally:
+        secure.close()
 
 
 def test_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

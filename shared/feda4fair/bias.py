@@ -117,7 +117,8 @@ def inject(
     """
     eligible = [eligible_rows(rule, attributes, label, recipe.schema) for rule in rules]
     dropped_by = np.full(len(label), -1, dtype=np.int16)
-    drops, dropped = [], []
+    drops: list[float] = []
+    dropped: list[int] = []
     for index in reversed(range(len(rules))):
         rate = draw_rate(rules[index].drop, recipe, client, index, "drop")
         count = int(len(eligible[index]) * rate)

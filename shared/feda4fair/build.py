@@ -29,7 +29,7 @@ from feda4fair.manifest import MANIFEST, Manifest, build_manifest, read_manifest
 from feda4fair.recipe import Recipe
 from feda4fair.write import ConfigFiles, ConfigWriter
 
-__all__ = ["build", "federations"]
+__all__ = ["build", "federations", "parts_of"]
 
 
 def build(
@@ -91,7 +91,10 @@ def build(
 
 
 def federations(
-    recipe: Recipe, source: Source, clients: Sequence[str] = ()
+    recipe: Recipe,
+    source: Source,
+    clients: Sequence[str] = (),
+    parts: Sequence[str] | None = None,
 ) -> Iterator[Federation]:
     """Yield the federation of a recipe part by part, in client order.
 
@@ -103,19 +106,21 @@ def federations(
         Where the rows come from.
     clients : sequence of str
         Only these clients, each exactly as among all others; all by default.
+    parts : sequence of str, optional
+        Only these parts of the source.
 
     Raises
     ------
     RecipeError
         If a client is not one of the recipe's.
     """
-    for part in _parts_of(recipe, source, clients):
+    for part in parts_of(recipe, source, clients) if parts is None else parts:
         client = part if source.natural else None
         federation = federate_table(source.read(part), recipe, client=client)
         yield federation.only(clients) if clients else federation
 
 
-def _parts_of(recipe: Recipe, source: Source, clients: Sequence[str]) -> tuple[str, ...]:
+def parts_of(recipe: Recipe, source: Source, clients: Sequence[str]) -> tuple[str, ...]:
     """Return the parts of the source that hold the recipe's clients."""
     wanted = chosen_clients(recipe, clients, source.parts)
     if not source.natural:
@@ -136,7 +141,7 @@ class _Task:
 
 def _write_configs(task: _Task, recipes: Sequence[Recipe], workers: int) -> list[ConfigFiles]:
     """Write all configs, in this process or in several; the order of results is the recipes'."""
-    wanted = {part for r in recipes for part in _parts_of(r, task.source, task.clients)}
+    wanted = {part for r in recipes for part in parts_of(r, task.source, task.clients)}
     parts = tuple(part for part in task.source.parts if part in wanted)
     groups = [recipes[i :: min(workers, len(recipes))] for i in range(min(workers, len(recipes)))]
     if workers == 1:
@@ -145,8 +150,11 @@ def _write_configs(task: _Task, recipes: Sequence[Recipe], workers: int) -> list
         warmed = pool.map(_warm, [task.source] * len(parts), parts)
         list(tqdm(warmed, "reading", total=len(parts), disable=None))
         done = pool.map(_write_group, [task] * len(groups), groups, [parts] * len(groups))
-        configs = [config for group in tqdm(done, "writing", len(groups), disable=None)
-                   for config in group]
+        configs = [
+            config
+            for group in tqdm(done, "writing", len(groups), disable=None)
+            for config in group
+        ]
     order = [recipe.name for recipe in recipes]
     return sorted(configs, key=lambda config: order.index(config.recipe.name))
 
@@ -181,7 +189,7 @@ def _write_group(
         for part in tqdm(parts, "clients", disable=None, unit="part"):
             table = task.source.read(part)
             for recipe, writer in zip(recipes, writers, strict=True):
-                if part not in _parts_of(recipe, task.source, task.clients):
+                if part not in parts_of(recipe, task.source, task.clients):
                     continue
                 client = part if task.source.natural else None
                 federation = federate_table(table, recipe, client=client)

@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, assert_never
 
 import datasets
 import pyarrow as pa
 
-from feda4fair.build import federations
+from feda4fair.build import federations, parts_of
 from feda4fair.dataset import Dataset, Source
 from feda4fair.errors import RecipeError
-from feda4fair.recipe import Recipe
+from feda4fair.federate import chosen_clients
+from feda4fair.recipe import ClientSplit, Control, Recipe, RowSplit
 from feda4fair.split import SPLITS
 from feda4fair.write import arrow_schema, complete, hub_features
 
@@ -48,10 +49,10 @@ class FederatedConfig(datasets.BuilderConfig):
     clients: tuple[str, ...] | list[str] = ()
     sample: bool = False
     allow_missing: bool = False
-    control: str = ""
+    control: Control = ""
 
 
-class FederatedBuilder(datasets.ArrowBasedBuilder):  # type: ignore[misc]
+class FederatedBuilder(datasets.ArrowBasedBuilder):
     """Base of the three builders; a subclass names its `Dataset` and its configs.
 
     Parameters
@@ -113,21 +114,34 @@ class FederatedBuilder(datasets.ArrowBasedBuilder):  # type: ignore[misc]
         )
 
     def _split_generators(self, dl_manager: Any) -> list[datasets.SplitGenerator]:
-        source = self._source()
-        present = [
-            name
-            for name in SPLITS
-            if any(True for _ in self._generate_tables(name, source, source.parts))
-        ]
+        source, clients = self._source(), tuple(self.config.clients)
+        parts = parts_of(self.recipe, source, clients)
         return [
-            datasets.SplitGenerator(name=name, gen_kwargs={"split": name, "source": source})
-            for name in present
+            datasets.SplitGenerator(
+                name=split,
+                gen_kwargs={"split": split, "source": source, "parts": list(parts)},
+            )
+            for split in self._splits(chosen_clients(self.recipe, clients, source.parts))
         ]
 
-    def _generate_tables(self, split: str, source: Source) -> Iterator[tuple[int, pa.Table]]:
+    def _splits(self, clients: tuple[str, ...]) -> list[str]:
+        match self.recipe.split:
+            case ClientSplit(test=test):
+                sides = {"test" if client in test else "train" for client in clients}
+            case RowSplit(validation=validation, test=share):
+                sides = {"train"} | {
+                    name for name, part in (("validation", validation), ("test", share)) if part
+                }
+            case _:
+                assert_never(self.recipe.split)
+        return [name for name in SPLITS if name in sides]
+
+    def _generate_tables(
+        self, split: str, source: Source, parts: list[str]
+    ) -> Iterator[tuple[int, pa.Table]]:
         schema = arrow_schema(self.recipe.schema)
         code, key = SPLITS.index(split), 0
-        for federation in federations(self.recipe, source, tuple(self.config.clients)):
+        for federation in federations(self.recipe, source, tuple(self.config.clients), parts):
             for client, rows in federation:
                 mask = federation.split_of(client) == code
                 if mask.any():

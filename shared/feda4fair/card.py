@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -36,11 +35,12 @@ def card_metadata(manifest: Manifest, dataset: Dataset) -> dict[str, Any]:
     configs = []
     for position, (name, config) in enumerate(manifest["configs"].items()):
         data_files = [
-            {"split": split, "path": f"data/{name}/{split}-*.parquet"} for split in config["splits"]
+            {"split": split, "path": f"data/{name}/{split}-*.parquet"}
+            for split in config["splits"]
         ]
         entry: dict[str, Any] = {"config_name": name, "data_files": data_files}
         configs.append(entry | ({"default": True} if position == 0 else {}))
-    metadata = {
+    metadata: dict[str, Any] = {
         "pretty_name": prose["title"],
         "license": prose["license"],
         **{key: prose[key] for key in ("license_name", "license_link") if key in prose},
@@ -88,7 +88,7 @@ def render_card(manifest: Manifest, dataset: Dataset) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701  the card is Markdown, and its text is our own
+        autoescape=False,
     )
     environment.filters["cell"] = lambda text: str(text).replace("|", "\\|").replace("\n", " ")
     body = environment.get_template("dataset_card.md.j2").render(

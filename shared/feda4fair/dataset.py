@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from feda4fair.content import SourceFile
 from feda4fair.errors import RecipeError
-from feda4fair.recipe import Recipe
+from feda4fair.recipe import Control, Recipe
 
 __all__ = ["Dataset", "Prose", "Source"]
 
@@ -104,12 +104,10 @@ class Dataset:
         known = ", ".join(recipe.name for recipe in self.recipes)
         raise RecipeError(f"{self.name}: no config {config!r}; there are {known}.")
 
-    def choose(self, configs: Sequence[str] = (), *, control: str = "") -> tuple[Recipe, ...]:
+    def choose(self, configs: Sequence[str] = (), *, control: Control = "") -> tuple[Recipe, ...]:
         """Return the recipes of the named configs, all of them by default, in their order."""
         wanted = [self.recipe(config).name for config in configs] or [r.name for r in self.recipes]
         chosen = tuple(recipe for recipe in self.recipes if recipe.name in wanted)
         if not control:
             return chosen
-        if control not in ("none", "homogeneous"):
-            raise RecipeError(f"control {control!r}: it is 'none' or 'homogeneous'.")
-        return tuple(replace(recipe, control=control) for recipe in chosen)
+        return tuple(recipe.with_control(control) for recipe in chosen)

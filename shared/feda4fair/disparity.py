@@ -115,15 +115,23 @@ class Disparity:
         why = [f"{g.metric} of {g.value}: {g.reason}" for g in self.groups if g.reason]
         return "; ".join(why) or None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What attains the figure, as text: values, or pairs; with the metric under EOD."""
+        return tuple(
+            ("" if self.figure == "DD" else f"{w.metric} ")
+            + w.value
+            + (f" vs {w.other}" if w.other else "")
+            for w in self.attained
+        )
+
     def __str__(self) -> str:
         """Return the figure in one line."""
         head = f"{self.figure} of {self.attribute} ({self.outcome}s, {self.against})"
         if self.size is None:
             return f"{head}: undefined, {self.reason}"
-        ties = ", ".join(
-            f"{w.metric} {w.value}" + (f" vs {w.other}" if w.other else "") + f" {w.gap:+.4f}"
-            for w in self.attained
-        )
+        gaps = (f"{name} {w.gap:+.4f}" for name, w in zip(self.names, self.attained, strict=True))
+        ties = ", ".join(gaps)
         return f"{head}: {self.size:.4f} [{ties}]"
 
 

@@ -90,7 +90,7 @@ def disparities(
     ...     y_true=np.array([1, 1, 0, 1]),
     ... )
     >>> print(disparities(cube, attribute="SEX")["WY"])
-    DD of SEX (labels, rest): 0.5000 [DD male +0.5000, DD female -0.5000]
+    DD of SEX (labels, rest): 0.5000 [male +0.5000, female -0.5000]
     """
     names = (attribute,) if isinstance(attribute, str) else tuple(attribute)
     part = cube.on(*names)

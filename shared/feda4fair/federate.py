@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import assert_never
 
 import numpy as np
@@ -177,8 +178,8 @@ def _partition(
     if client is not None:
         if not isinstance(recipe.partition, Natural):
             raise RecipeError(
-                f"{recipe}: rows of one natural client {client} came to a recipe whose partition is "
-                f"{type(recipe.partition).__name__}."
+                f"{recipe}: rows of one natural client {client} came to a recipe partitioned by "
+                f"{type(recipe.partition).__name__}; use Natural."
             )
         return (client,), np.zeros(table.num_rows, dtype=np.int32)
     return assign(table, recipe.partition, seed=recipe.seed, scope=recipe.name)
@@ -197,7 +198,7 @@ def _members(codes: NDArray[np.int32], clients: int) -> Iterator[Rows]:
     """Yield the row positions of each client, ascending."""
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[order], np.arange(clients + 1))
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, stop in pairwise(bounds):
         yield order[start:stop]
 
 
@@ -215,7 +216,7 @@ def _rules_of(names: tuple[str, ...], recipe: Recipe) -> dict[str, tuple[BiasRul
                 start, taken = taken, taken + group.clients
                 if taken > 1 + 1e-9:
                     raise RecipeError(
-                        f"{recipe}: the groups' shares add up to more than 1 at group {group.name}."
+                        f"{recipe}: the groups' shares add up to more than 1 at {group.name}."
                     )
                 members = names[round(start * len(names)) : round(taken * len(names))]
             case _:
@@ -325,8 +326,8 @@ def _split_codes(
                 strata = content.strata(split.stratify)
                 return split_rows(strata, split, seed=recipe.seed, scope=scope)
             codes = scatter_split(content.row_id, split, seed=recipe.seed, scope=scope)
-            strata = content.strata(split.stratify)[order] if split.stratify else None
-            codes[order] = released_split(strata, len(order), split, seed=recipe.seed)
+            released = content.strata(split.stratify)[order] if split.stratify else None
+            codes[order] = released_split(released, len(order), split, seed=recipe.seed)
             return codes
         case _:
             assert_never(recipe.split)
@@ -412,7 +413,7 @@ def _rule_names(assignment: Assignment, recipe: Recipe, rows: Rows) -> pa.Array:
 
 
 def _folds(recipe: Recipe, names: list[str], parents: list[str]) -> dict[str, int]:
-    """Return the fold of every client; it depends on the recipe's clients, not on those present."""
+    """Return the fold of every client, from the clients the recipe names, present or not."""
     if not isinstance(recipe.split, ClientSplit) or not recipe.split.folds:
         return {}
     clients = {client: recipe.parent(client) for client in known_clients(recipe)}

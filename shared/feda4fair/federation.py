@@ -73,8 +73,8 @@ class Federation:
     def __repr__(self) -> str:
         """Say what it is in one line."""
         return (
-            f"Federation({self.recipe}: {len(self.clients)} clients, {self.table.num_rows:,} rows, "
-            f"{self.dropped.num_rows:,} dropped)"
+            f"Federation({self.recipe}: {len(self.clients)} clients, "
+            f"{self.table.num_rows:,} rows, {self.dropped.num_rows:,} dropped)"
         )
 
     @cached_property

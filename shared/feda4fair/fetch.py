@@ -151,7 +151,7 @@ def _download(
                 _discard(part)
                 if resumed:
                     raise _PassingError(f"the resumed file {problem}")
-                raise SourceError(f"{_shown(remote)} {problem}: {_by_hand(target)}")
+                raise SourceError(f"{_shown(remote)} {problem}; {_by_hand(target)}")
             part.replace(target)
             _tag(part).unlink(missing_ok=True)
             return
@@ -159,7 +159,7 @@ def _download(
             if attempt == attempts:
                 raise SourceError(
                     f"{_shown(remote)} could not be downloaded in {attempts} attempts "
-                    f"({failure}): {_by_hand(target)}"
+                    f"({failure}); {_by_hand(target)}"
                 ) from None
             pause = backoff * 2 ** (attempt - 1) if failure.pause is None else failure.pause
             pause = min(pause, _LONGEST_PAUSE)
@@ -221,8 +221,8 @@ def _answer(
     except requests.exceptions.SSLError:
         raise SourceError(
             f"{_shown(remote)} could not be downloaded because the server's certificate is not "
-            "trusted here: set REQUESTS_CA_BUNDLE to your organization's certificates, or "
-            "download the file by hand and pass --source"
+            "trusted here; set REQUESTS_CA_BUNDLE to your organization's certificates, or "
+            "download the file by hand and pass --source."
         ) from None
     except requests.exceptions.Timeout:
         raise _PassingError(f"no answer within {timeout:g} s") from None
@@ -232,7 +232,8 @@ def _answer(
         raise _PassingError("the connection was dropped") from None
     except requests.exceptions.RequestException as error:
         raise SourceError(
-            f"{_shown(remote)} could not be downloaded ({type(error).__name__}): check its address"
+            f"{_shown(remote)} could not be downloaded ({type(error).__name__}); "
+            "check its address."
         ) from None
 
 
@@ -245,11 +246,11 @@ def _check_status(remote: Remote, response: requests.Response, part: Path) -> No
         raise SourceError(
             f"{_shown(remote)} could not be downloaded, the server answered {status} "
             f"{response.reason or ''}".rstrip()
-            + f": {by_hand}"
+            + f"; {by_hand}"
         )
     media = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if media == "text/html" and not remote.filename.endswith((".html", ".htm")):
-        raise SourceError(f"{_shown(remote)} is a web page instead of the file: {by_hand}")
+        raise SourceError(f"{_shown(remote)} is a web page instead of the file; {by_hand}")
 
 
 def _retry_after(response: requests.Response) -> float | None:
@@ -339,8 +340,8 @@ def _writing(remote: Remote, folder: Path) -> Iterator[None]:
         with suppress(OSError):
             _discard(folder / f"{remote.filename}.part")
         raise SourceError(
-            f"{remote.filename} could not be written to {folder} ({error.strerror or error}): "
-            "free some space there, or set FEDA4FAIR_CACHE to another folder"
+            f"{remote.filename} could not be written to {folder} ({error.strerror or error}); "
+            "free some space there, or set FEDA4FAIR_CACHE to another folder."
         ) from error
 
 
@@ -352,5 +353,5 @@ def _shown(remote: Remote) -> str:
 def _by_hand(target: Path) -> str:
     return (
         f"put {target.name} into {target.parent} by hand, "
-        "or pass --source with a folder that holds it"
+        "or pass --source with a folder that holds it."
     )

@@ -16,7 +16,7 @@ skew
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,7 +75,7 @@ class Spread:
 
 
 def heterogeneity(
-    cube: Cube, attributes: tuple[str, ...] | None = None, metric: Metric = "DD"
+    cube: Cube, metric: Metric = "DD", *, compare: Sequence[str] = ()
 ) -> tuple[Spread, ...]:
     """Return H1 to H5 and the skew of a federation, each beside its null.
 
@@ -87,21 +87,22 @@ def heterogeneity(
     ----------
     cube : Cube
         Joint counts.
-    attributes : tuple of str, optional
-        Attributes to report; all by default.
     metric : {"DD", "TPR", "FPR"}
         Whose gaps.
+    compare : sequence of str
+        Attributes whose conflict is H3; all by default.
 
     Returns
     -------
     tuple of Spread
     """
-    names = attributes or tuple(attribute.name for attribute in cube.attributes)
+    names = tuple(attribute.name for attribute in cube.attributes)
+    contenders = tuple(compare) or names
     found: list[Spread] = []
     for name in names:
         found += _of_attribute(rates(cube.on(name), metric))
-    if len(names) > 1:
-        found += _of_contrast(cube, names, metric)
+    if len(contenders) > 1:
+        found += _of_contrast(cube, contenders, metric)
     return (*found, *_of_skew(cube, names))
 
 

@@ -123,4 +123,5 @@ def dealt_rows(rows: Ints, share: Floats, *names: str) -> Ints:
 def _binomials(trials: Ints, rate: Floats, shape: tuple[int, ...], *names: str) -> Ints:
     uniform = seeds.uniforms(_SEED, "homogeneous", *names, size=int(np.prod(shape)))
     # The inverse CDF at exactly 0 is -1; half a cell of the 53-bit grid is safely inside.
-    return binom.ppf(uniform.reshape(shape) + 2.0**-54, trials, rate).astype(np.int64)
+    drawn = binom.ppf(uniform.reshape(shape) + 2.0**-54, trials, rate)
+    return np.asarray(drawn, dtype=np.int64)

@@ -83,7 +83,8 @@ def gap_intervals(part: Rates, alpha: Floats) -> tuple[Floats, Floats]:
 
 def _quantile(tail: Floats) -> Floats:
     """Return the upper normal quantile, rounded so that platforms agree on every figure."""
-    return np.round(-ndtri(tail), 10)
+    upper: Floats = np.round(-ndtri(tail), 10)
+    return upper
 
 
 def family_size(part: Rates) -> Ints:
@@ -150,7 +151,8 @@ def _sum_of_others(terms: Floats, v: tuple[Ints, Ints]) -> Floats:
     """Return the sum of squares over all values but V and the column's own."""
     squares = terms**2
     total = squares.sum(axis=1, keepdims=True)
-    return np.maximum(0, total - squares - squares[v][:, None])
+    others: Floats = total - squares - squares[v][:, None]
+    return np.maximum(0, others)
 
 
 def minimum_detectable_gap(

@@ -162,10 +162,10 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST
     try:
-        manifest: Manifest = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not JSON"
+        manifest: Manifest = dict(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a JSON object"
         raise OutputError(f"{path}: {reason}; name a folder that build.py wrote.") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    if manifest.get("format") != FORMAT:
         raise OutputError(f"{path}: not a manifest of format {FORMAT}; build the folder again.")
     return manifest

@@ -181,8 +181,8 @@ class RowSplit:
         shares = (self.validation, self.test)
         if min(shares) < 0 or sum(shares) >= 1:
             raise RecipeError(
-                f"RowSplit(validation={self.validation}, test={self.test}): both shares must be at "
-                "least 0 and leave rows for train."
+                f"RowSplit(validation={self.validation}, test={self.test}): both shares must be "
+                "at least 0 and leave rows for train."
             )
 
 
@@ -306,7 +306,15 @@ class Recipe:
         return problems
 
     def with_control(self, control: Control) -> Recipe:
-        """Return the same recipe as an unbiased or homogeneous counterpart."""
+        """Return the same recipe as an unbiased or homogeneous counterpart.
+
+        Raises
+        ------
+        RecipeError
+            If there is no such control.
+        """
+        if control not in typing.get_args(Control):
+            raise RecipeError(f"control {control!r}: it is 'none' or 'homogeneous'.")
         return replace(self, control=control)
 
     def to_json(self) -> str:
@@ -374,7 +382,7 @@ KINDS: dict[str, type] = {kind.__name__: kind for kind in (Natural, Iid, RowSpli
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
         data = {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-        kind = type(value).__name__
+        kind: str = type(value).__name__
         return {"kind": kind, **data} if kind in KINDS else data
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
@@ -406,12 +414,12 @@ def _typed(kind: Any, data: Any, where: str) -> Any:
 
 def _typed_union(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
     if isinstance(data, dict) and "kind" in data:
-        named = [a for a in arguments if getattr(a, "__name__", "") == data["kind"]]
-        if not named:
-            known = ", ".join(a.__name__ for a in arguments if is_dataclass(a))
+        kinds = {a.__name__: a for a in arguments if isinstance(a, type) and is_dataclass(a)}
+        if data["kind"] not in kinds:
+            known = ", ".join(kinds)
             raise RecipeError(f"{where}: kind {data['kind']!r} is unknown; known are {known}.")
         rest = {key: value for key, value in data.items() if key != "kind"}
-        return _typed(named[0], rest, where)
+        return _typed(kinds[data["kind"]], rest, where)
     error = RecipeError(f"{where}: {data!r} fits none of the types allowed here.")
     for argument in arguments:
         if argument is type(None):
@@ -443,7 +451,9 @@ def _typed_tuple(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
 
 def _typed_dataclass(kind: type[T], data: Any, where: str) -> T:
     if not isinstance(data, dict):
-        raise RecipeError(f"{where}: {data!r} is not an object with the fields of {kind.__name__}.")
+        raise RecipeError(
+            f"{where}: {data!r} is not an object with the fields of {kind.__name__}."
+        )
     hints = typing.get_type_hints(kind)
     unknown = sorted(set(data) - set(hints))
     if unknown:

@@ -1,4 +1,4 @@
-"""The fairness of a federation in one object: three levels, tests, tables, files, pictures in text.
+"""The fairness of a federation in one object: three levels, tests, tables, files, text.
 
 A report is its counts and a definition; everything else follows. So it adds up over workers, is
 read back from its own file, and shows the same figures wherever it is opened.
@@ -6,81 +6,32 @@ read back from its own file, and shows the same figures wherever it is opened.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from feda4fair.archive import attach, pack, read_packed, unpack, write_table
 from feda4fair.cube import Attribute, Cube
-from feda4fair.disparity import PARTS, Disparity, Figure, disparity
+from feda4fair.disparity import PARTS, Figure, disparity
 from feda4fair.errors import MeasureError
+from feda4fair.finding import Finding
 from feda4fair.heterogeneity import Spread, heterogeneity
+from feda4fair.longform import statistics_block
+from feda4fair.overview import page, ranked_row, summary
 from feda4fair.rates import Against, Metric, rates
-from feda4fair.statistics import STATISTICS, statistics_block
-from feda4fair.uncertainty import Assessment, Contrast, Verdict, assess, contrast
+from feda4fair.render import Page
+from feda4fair.uncertainty import Assessment, Contrast, assess, contrast
 
 __all__ = ["FairnessReport", "Finding", "measure_cube"]
 
-_FORMAT = 1
-_METADATA = b"feda4fair.report"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What is known of one attribute in one client.
-
-    Parameters
-    ----------
-    client, attribute : str
-        Where.
-    disparity : Disparity
-        The figure with its definition, what attains it, and the counts behind it.
-    metric : {"DD", "TPR", "FPR"}
-        The metric that the rest speaks of: for EOD the one that attains the maximum.
-    verdict : {"toward", "disparity", "small", "undetermined", "undefined"}
-        See :func:`feda4fair.uncertainty.assess`.
-    toward : str or None
-        The value that the client is biased toward, when that is earned.
-    worst_set : tuple of str
-        Values that cannot be told from the worst one.
-    dominant : str or None
-        The client's dominant attribute, "undecided", "undefined", or None with one attribute.
-    tied_with : tuple of str
-        Other attributes of exactly the same size.
-    """
-
-    client: str
-    attribute: str
-    disparity: Disparity
-    metric: Metric
-    verdict: Verdict
-    toward: str | None
-    worst_set: tuple[str, ...]
-    dominant: str | None
-    tied_with: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        """Return the finding in one sentence."""
-        match self.verdict:
-            case "toward":
-                said = f"biased toward {self.toward}"
-            case "disparity":
-                said = f"disparity, worst in {{{', '.join(self.worst_set)}}}"
-            case "small":
-                said = "small: all gaps within 0.05"
-            case "undetermined":
-                said = "undetermined: not told from no bias, not shown to be small"
-            case "undefined":
-                said = "no figure"
-        return f"{self.client}: {self.disparity}; {said}"
+_CHOICES = ("against", "intersections", "compare")
+"""What a report holds beside its counts."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,15 +46,22 @@ class FairnessReport:
         Definition of the maxima; signed gaps of values are always against the rest.
     intersections : tuple of tuple of str
         Attributes measured together, beside each alone.
+    compare : tuple of str
+        Attributes that compete for the worst of a client and for its dominant one; the others
+        are measured and shown, but never win. Empty means all.
 
     Examples
     --------
     >>> rng = np.random.RandomState(0)
     >>> sex = rng.randint(1, 3, 2000)
-    >>> report = measure_cube(Cube.count(
-    ...     clients=np.arange(2000) % 2, client_names=["WY", "VT"],
-    ...     attributes={"SEX": (sex, {1: "male", 2: "female"})},
-    ...     y_true=rng.rand(2000) < np.where(sex == 1, 0.6, 0.4)))
+    >>> report = measure_cube(
+    ...     Cube.count(
+    ...         clients=np.arange(2000) % 2,
+    ...         client_names=["WY", "VT"],
+    ...         attributes={"SEX": (sex, {1: "male", 2: "female"})},
+    ...         y_true=rng.rand(2000) < np.where(sex == 1, 0.6, 0.4),
+    ...     )
+    ... )
     >>> report.worst("WY").toward
     'female'
     """
@@ -111,6 +69,7 @@ class FairnessReport:
     cube: Cube
     against: Against = "rest"
     intersections: tuple[tuple[str, ...], ...] = ()
+    compare: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse an empty federation and a definition that does not exist."""
@@ -123,6 +82,8 @@ class FairnessReport:
             raise MeasureError(
                 f"against={self.against!r}: no such definition; use 'rest' or 'pairs'."
             )
+        for name in self.compare:
+            self.cube.attribute(name)
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -133,6 +94,11 @@ class FairnessReport:
     def metrics(self) -> tuple[Metric, ...]:
         """DD of labels, or DD, TPR and FPR of predictions."""
         return ("DD", "TPR", "FPR") if self.cube.has_predictions else ("DD",)
+
+    @property
+    def contenders(self) -> tuple[str, ...]:
+        """Attributes that compete for the worst of a client."""
+        return self.compare or tuple(attribute.name for attribute in self.cube.attributes)
 
     @cached_property
     def _parts(self) -> dict[str, Cube]:
@@ -152,10 +118,10 @@ class FairnessReport:
 
     @cached_property
     def contrasts(self) -> dict[Metric, Contrast]:
-        """Which attribute dominates in each client, by metric; empty with one attribute."""
-        if len(self.cube.attributes) < 2:
+        """Which attribute dominates in each client, by metric; empty with one contender."""
+        if len(self.contenders) < 2:
             return {}
-        return {metric: contrast(self.cube, metric=metric) for metric in self.metrics}
+        return {metric: contrast(self.cube, self.contenders, metric) for metric in self.metrics}
 
     def attributes(self) -> tuple[Attribute, ...]:
         """Return all attributes measured, intersections last."""
@@ -190,7 +156,7 @@ class FairnessReport:
         )
 
     def worst(self, client: str, figure: Figure = "DD") -> Finding:
-        """Return the attribute with a client's largest disparity, intersections aside.
+        """Return the contender with a client's largest disparity.
 
         Parameters
         ----------
@@ -205,12 +171,12 @@ class FairnessReport:
             The first attribute of the largest size; ``tied_with`` names the others. An undefined
             one when no attribute has a figure.
         """
-        found = [self.finding(client, a.name, figure) for a in self.cube.attributes]
+        found = [self.finding(client, name, figure) for name in self.contenders]
         sizes = [f.disparity.size for f in found]
         most = max((size for size in sizes if size is not None), default=None)
         first, *tied = [f for f, size in zip(found, sizes, strict=True) if size == most]
         names = tuple(f.attribute for f in tied) if most is not None else ()
-        return _replace(first, tied_with=names)
+        return replace(first, tied_with=names)
 
     def attribute(self, name: str, figure: Figure = "DD") -> pd.DataFrame:
         """Return one attribute's disparity in every client (attribute level).
@@ -225,7 +191,7 @@ class FairnessReport:
         frame = pd.DataFrame(
             {
                 "size": pd.array([f.disparity.size for f in found], dtype="Float64"),
-                "attained": [_attained(f.disparity) for f in found],
+                "attained": [f.disparity.names for f in found],
                 "verdict": [f.verdict for f in found],
                 "toward": [f.toward for f in found],
                 "worst_set": [f.worst_set for f in found],
@@ -261,35 +227,33 @@ class FairnessReport:
             One row per figure; see :class:`feda4fair.heterogeneity.Spread`.
         """
         self._assessment(self.cube.attributes[0].name, metric)
-        found = heterogeneity(self.cube, metric=metric)
+        found = heterogeneity(self.cube, metric, compare=self.contenders)
         return pd.DataFrame(
             [asdict(spread) for spread in found], columns=[f.name for f in fields(Spread)]
         )
 
     @cached_property
+    def pooled(self) -> FairnessReport:
+        """The report of all rows together, as a single client named "pooled"."""
+        return replace(self, cube=self.cube.pooled())
+
+    def _blocks(self, *, pooled: bool) -> list[pa.Table]:
+        return [
+            statistics_block(
+                found,
+                clients=None if pooled else self.clients,
+                rows=self._parts[name].counts.sum(axis=(2, 3)),
+                dominant=self.contrasts.get(metric),
+                against=self.against,
+            )
+            for (name, metric), found in self.assessments.items()
+        ]
+
+    @cached_property
     def _statistics(self) -> pa.Table:
-        pooled = self.cube.pooled()
-        leads = {
-            metric: contrast(pooled, metric=metric) for metric in self.metrics if self.contrasts
-        }
-        blocks = []
-        for (name, metric), found in self.assessments.items():
-            rows = self._parts[name].counts.sum(axis=(2, 3))
-            blocks.append(
-                statistics_block(
-                    found, clients=self.clients, rows=rows, against=self.against,
-                    dominant=self.contrasts.get(metric),
-                )
-            )
-            together = assess(rates(self._parts[name].pooled(), metric))
-            blocks.append(
-                statistics_block(
-                    together, clients=None, rows=rows.sum(axis=0, keepdims=True),
-                    against=self.against, dominant=leads.get(metric),
-                )
-            )
+        blocks = self._blocks(pooled=False) + self.pooled._blocks(pooled=True)
         table = pa.concat_tables(blocks).combine_chunks()
-        return table.replace_schema_metadata({_METADATA: self.to_json()})
+        return attach(table, self.to_json())
 
     def statistics(self) -> pa.Table:
         """Return the long-form table, whose metadata hold the report itself.
@@ -297,7 +261,7 @@ class FairnessReport:
         Returns
         -------
         pyarrow.Table
-            Schema :data:`feda4fair.statistics.STATISTICS`.
+            Schema :data:`feda4fair.longform.STATISTICS`.
         """
         return self._statistics
 
@@ -308,85 +272,130 @@ class FairnessReport:
 
     def to_json(self) -> str:
         """Return the report, counts and definition, as JSON."""
-        cube = self.cube
-        return json.dumps(
-            {
-                "format": _FORMAT,
-                "against": self.against,
-                "intersections": self.intersections,
-                "clients": cube.clients,
-                "attributes": [asdict(attribute) for attribute in cube.attributes],
-                "counts": cube.counts.tolist(),
-            },
-            separators=(",", ":"),
-        )
+        choices = {name: getattr(self, name) for name in _CHOICES}
+        return pack(self.cube, **choices)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> FairnessReport:
         """Rebuild a report from :meth:`to_json`; raise MeasureError for anything else."""
-        try:
-            read = json.loads(text)
-            if read["format"] != _FORMAT:
-                raise MeasureError(
-                    f"report of format {read['format']}, expected {_FORMAT}; read it with the "
-                    "version of feda4fair that wrote it."
-                )
-            attributes = tuple(
-                Attribute(name=a["name"], values=tuple(a["values"]), codes=tuple(a["codes"]))
-                for a in read["attributes"]
-            )
-            cube = Cube(
-                clients=tuple(read["clients"]),
-                attributes=attributes,
-                counts=np.array(read["counts"], dtype=np.int64),
-            )
-            crossed = tuple(tuple(names) for names in read["intersections"])
-            return measure_cube(cube, against=read["against"], intersections=crossed)
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
-            raise MeasureError(
-                f"not a fairness report ({type(error).__name__}: {error}); expected the text "
-                "that FairnessReport.to_json wrote."
-            ) from error
+        cube, choices = unpack(text, *_CHOICES)
+        return measure_cube(cube, **choices)
 
     def write_parquet(self, path: str | Path) -> None:
         """Write the statistics table, with the report in its metadata; never half a file."""
-        target = Path(path)
-        part = target.with_name(f".{target.name}.part")
-        try:
-            pq.write_table(self.statistics(), part, compression="zstd")
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        write_table(self.statistics(), Path(path))
 
     @classmethod
     def read_parquet(cls, path: str | Path) -> FairnessReport:
         """Read a report back from its statistics file; raise MeasureError for any other file."""
-        try:
-            metadata = pq.read_schema(path).metadata or {}
-        except (OSError, pa.ArrowInvalid) as error:
-            raise MeasureError(f"{path}: no readable Parquet file ({error}).") from error
-        if _METADATA not in metadata:
-            raise MeasureError(
-                f"{path}: holds no fairness report; expected a statistics file of feda4fair."
-            )
-        return cls.from_json(metadata[_METADATA])
+        return cls.from_json(read_packed(Path(path)))
 
     def __eq__(self, other: object) -> bool:
         """Whether definition, intersections and every count agree."""
         if not isinstance(other, FairnessReport):
             return NotImplemented
-        return (self.against, self.intersections, self.cube) == (
-            other.against,
-            other.intersections,
-            other.cube,
+        return self.cube == other.cube and all(
+            getattr(self, name) == getattr(other, name) for name in _CHOICES
         )
 
     __hash__ = None  # type: ignore[assignment]
 
+    def summary(self) -> pd.DataFrame:
+        """Return one row per attribute and metric; see :func:`feda4fair.overview.summary`."""
+        return summary(self.assessments, self.pooled.assessments, self.against)
+
+    def ranking(self, most: int = 10) -> pd.DataFrame:
+        """Return the clients with the largest demographic disparity, and what earned it."""
+        sizes = [self.assessments[name, "DD"].part.size(self.against) for name in self.contenders]
+        largest = np.nan_to_num(np.array(sizes), nan=-1.0).max(axis=0)
+        rows = self.cube.rows()
+        first = np.argsort(-largest, kind="stable")[:most]
+        ranked = []
+        for k in first:
+            found = self.worst(self.clients[k])
+            judged = self.assessments[found.attribute, found.metric]
+            ranked.append(ranked_row(found, judged, int(k), int(rows[k])))
+        return pd.DataFrame(ranked)
+
+    def _page(self) -> Page:
+        return page(
+            title=f"Fairness of {len(self.clients)} clients, {self.cube.rows().sum():,} rows",
+            outcome="predictions" if self.cube.has_predictions else "labels",
+            against=self.against,
+            tables={"By attribute": self.summary(), "Most biased clients": self.ranking()},
+        )
+
+    def __repr__(self) -> str:
+        """Say what it is in one line."""
+        names = ", ".join(attribute.name for attribute in self.attributes())
+        return (
+            f"FairnessReport({len(self.clients)} clients, {self.cube.rows().sum():,} rows, "
+            f"{names}, against={self.against!r})"
+        )
+
     def __str__(self) -> str:
         """Return the report for a terminal."""
-        return show.text(self)
+        return self._page().text()
 
     def _repr_html_(self) -> str:
         """Return the report for a notebook."""
-        return show.html(self)
+        return self._page().html()
+
+    def _check(self, attribute: str) -> None:
+        if attribute not in self._parts:
+            raise MeasureError(
+                f"attribute {attribute!r} was not measured; the report has "
+                f"{', '.join(self._parts)}."
+            )
+
+    def _assessment(self, attribute: str, metric: Metric) -> Assessment:
+        if metric not in self.metrics:
+            raise MeasureError(
+                f"{metric} of {attribute}: not in this report, which has "
+                f"{', '.join(self.metrics)}; TPR and FPR need predictions."
+            )
+        return self.assessments[attribute, metric]
+
+    def _rows(self, **wanted: str) -> pd.DataFrame:
+        table = self.statistics()
+        mask = None
+        for column, value in wanted.items():
+            here = pc.equal(table[column], value)
+            mask = here if mask is None else pc.and_(mask, here)
+        frame: pd.DataFrame = table.filter(mask).to_pandas()
+        return frame.drop(
+            columns=["scope", *(c for c in wanted if c in frame and c != "client_id")]
+        )
+
+
+def measure_cube(
+    cube: Cube,
+    *,
+    against: Against = "rest",
+    intersections: Sequence[Sequence[str]] = (),
+    compare: Sequence[str] = (),
+) -> FairnessReport:
+    """Measure every client of a federation from its counts.
+
+    Parameters
+    ----------
+    cube : Cube
+        Counts of all clients, of labels alone or of labels and predictions.
+    against : {"rest", "pairs"}
+        Definition of the maxima: one value against the rest, or the highest against the lowest
+        rate.
+    intersections : sequence of sequence of str
+        Attributes to measure together, such as ``[("SEX", "RAC1P")]``, beside each alone.
+    compare : sequence of str
+        Attributes that compete for the worst of a client; all by default.
+
+    Returns
+    -------
+    FairnessReport
+    """
+    return FairnessReport(
+        cube=cube,
+        against=against,
+        intersections=tuple(tuple(names) for names in intersections),
+        compare=tuple(compare),
+    )

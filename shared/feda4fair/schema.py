@@ -173,8 +173,8 @@ def encode(table: pa.Table, schema: Schema) -> pa.Table:
         missing.append(schema.label.column)
     if missing:
         raise SchemaError(
-            f"table: column {', '.join(missing)} is missing among {', '.join(table.column_names)}; "
-            "check the source or the schema."
+            f"table: column {', '.join(missing)} is missing among "
+            f"{', '.join(table.column_names)}; check the source or the schema."
         )
     columns: dict[str, pa.Array | pa.ChunkedArray] = {
         "row_id": table["row_id"].cast(pa.int64())
@@ -207,7 +207,9 @@ def _encode_column(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
 
 
 def _recode(values: pa.ChunkedArray, name: str, coding: Coding) -> pa.ChunkedArray:
-    mapping: Mapping[Value, Value] = dict(coding.recode) or {code: code for code, _ in coding.names}
+    mapping: Mapping[Value, Value] = dict(coding.recode) or {
+        code: code for code, _ in coding.names
+    }
     present = pc.unique(values).to_pylist()
     unknown = sorted((v for v in present if v not in mapping), key=str)
     if unknown:
@@ -229,8 +231,8 @@ def _recode(values: pa.ChunkedArray, name: str, coding: Coding) -> pa.ChunkedArr
 def _encode_label(values: pa.ChunkedArray, label: Label) -> pa.ChunkedArray:
     if values.null_count:
         raise SchemaError(
-            f"{label.column}: {values.null_count} of {len(values)} labels are missing; leave those "
-            "rows out first."
+            f"{label.column}: {values.null_count} of {len(values)} labels are missing; leave "
+            "those rows out first."
         )
     present = pc.unique(values).to_pylist()
     absent = [value for value in label.favorable if value not in present]

@@ -36,7 +36,8 @@ def raw_bits(seed: int, *names: str | int, size: int) -> NDArray[np.uint64]:
     Examples
     --------
     >>> raw_bits(7, "TX", 0, "drop", size=3)[:2].tolist() == raw_bits(
-    ...     7, "TX", 0, "drop", size=2).tolist()
+    ...     7, "TX", 0, "drop", size=2
+    ... ).tolist()
     True
     """
     text = "\x1f".join(f"{type(name).__name__}:{name}" for name in (seed, *names))
@@ -47,7 +48,8 @@ def raw_bits(seed: int, *names: str | int, size: int) -> NDArray[np.uint64]:
 
 def uniforms(seed: int, *names: str | int, size: int) -> NDArray[np.float64]:
     """Return uniform draws in [0, 1) with 53 bits, one for each raw draw of the stream."""
-    return (raw_bits(seed, *names, size=size) >> np.uint64(11)) * 2.0**-53
+    bits = raw_bits(seed, *names, size=size) >> np.uint64(11)
+    return bits.astype(np.float64) * 2.0**-53
 
 
 def permutation(seed: int, *names: str | int, size: int) -> NDArray[np.int64]:

@@ -70,7 +70,8 @@ def split_rows(
 def _steps(rows: int, share: float) -> NDArray[np.bool_]:
     """Mark the ranks at which ``floor(rank * share)`` steps up, centered so that none lags."""
     count = np.floor(np.arange(rows + 1) * share + 0.5)
-    return np.diff(count) > 0
+    steps: NDArray[np.bool_] = np.diff(count) > 0
+    return steps
 
 
 def scatter_split(
@@ -164,7 +165,8 @@ def _proportional(
         take = min(len(tied), missing)
         counts[state.choice(tied, size=take, replace=False)] += 1
         missing -= take
-    return counts.astype(np.int64)
+    shared: NDArray[np.int64] = counts.astype(np.int64)
+    return shared
 
 
 def folds(clients: Mapping[str, str], count: int, *, seed: int, scope: str) -> dict[str, int]:
@@ -244,8 +246,8 @@ def draw_test_clients(
         if not any(left.values()):
             return tuple(sorted(chosen))
     raise RecipeError(
-        f"{scope}: no choice of whole parents gives {count} test clients with {quota}; use another "
-        "count."
+        f"{scope}: no choice of whole parents gives {count} test clients with {quota}; use "
+        "another count."
     )
 
 

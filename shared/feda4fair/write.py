@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -175,7 +175,7 @@ class _Shards:
         names = []
         for index, path in enumerate(self.paths):
             name = f"{self.split}-{index:05d}-of-{len(self.paths):05d}.parquet"
-            os.replace(path, path.with_name(name))
+            path.replace(path.with_name(name))
             names.append(name)
         return names
 
@@ -185,7 +185,8 @@ class ConfigFiles:
     """What one config came to: its counts, its files and its hashes.
 
     ``splits`` maps a split to rows, bytes in memory and file names below ``data/<config>/``;
-    ``example`` names a client and its split for loading lines, and ``empty_cells`` lists (client, attribute, value, label) that occur in test but not in train.
+    ``example`` names a client and its split for loading lines; ``empty_cells`` lists
+    (client, attribute, value, label) that occur in test but not in train.
     """
 
     recipe: Recipe
@@ -274,7 +275,7 @@ class ConfigWriter:
         gone: pa.Table,
         rules: dict[str, tuple[list[str], list[float], list[float]]],
     ) -> None:
-        gone_by_split = dict(zip(*np.unique(gone["split"].to_numpy(), return_counts=True)))
+        gone_by_split = Counter(gone["split"].to_pylist())
         for code, name in enumerate(SPLITS):
             mask = split == code
             if not mask.any():
@@ -296,7 +297,7 @@ class ConfigWriter:
                     "rows": table.num_rows,
                     "positives": pc.sum(table["label"]).as_py(),
                     "flipped": pc.sum(table["flipped"]).as_py(),
-                    "dropped": int(gone_by_split.get(name, 0)),
+                    "dropped": gone_by_split[name],
                     "rules": texts,
                     "drop": drop,
                     "flip": flip,

@@ -144,9 +144,7 @@ def statistics_block(
         ),
         "reason": pa.array(part.reasons().ravel(), pa.string()),
     }
-    return pa.Table.from_arrays(
-        [columns[field.name] for field in STATISTICS], schema=STATISTICS
-    )
+    return pa.Table.from_arrays([columns[field.name] for field in STATISTICS], schema=STATISTICS)
 
 
 def _named(values: tuple[str, ...], mask: NDArray[np.bool_]) -> tuple[str, ...]:

@@ -1,0 +1,177 @@
+"""Measure feda4fair against what a user would use instead, side by side on this machine.
+
+Every line runs both sides in turn (A B A B) in processes of their own, checks that the results are
+equal before any time is printed, and gives ratios of medians. Nothing here is a pass or a fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+from _command import run
+from _rivals import widen_sample
+
+SCRIPTS = Path(__file__).resolve().parent
+STATES = ["WY", "VT", "ND", "SD", "DE", "AK", "AR", "KS", "LA", "OR"]
+EXAMPLES = """examples:
+  benchmark.py --quick                 small files, one round: does it run?
+  benchmark.py                         the table of the documentation
+  benchmark.py --only four              one line
+"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a process took: CPU and wall seconds, peak memory in MB."""
+
+    cpu: float
+    wall: float
+    memory: float
+
+
+def measure(command: Sequence[str], environment: dict[str, str]) -> tuple[Cost, str]:
+    """Run a command to its end and return what it took and its last line of output."""
+    with tempfile.TemporaryFile() as output:
+        start = os.times().elapsed
+        process = subprocess.Popen(
+            command, stdout=output, env=os.environ | environment, cwd=tempfile.gettempdir()
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        wall = os.times().elapsed - start
+        output.seek(0)
+        lines = output.read().decode().splitlines()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))} ended with {process.returncode}")
+    return Cost(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss / 1024), lines[-1]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table: two commands that must print the same last line."""
+
+    name: str
+    against: str
+    goal: str
+    ours: Callable[[], list[str]]
+    theirs: Callable[[], list[str]]
+
+
+def compare(line: Line, rounds: int) -> str:
+    """Measure one line and return its row of the Markdown table."""
+    ours, theirs = [], []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as cache:
+            cost, seen = measure(line.ours(), environment(Path(cache)))
+            rival, expected = measure(line.theirs(), environment(Path(cache)))
+        if seen != expected:
+            raise SystemExit(f"{line.name}: the results differ: {seen!r} and {expected!r}")
+        ours.append(cost)
+        theirs.append(rival)
+
+    def figure(attribute: str) -> str:
+        a = median(getattr(cost, attribute) for cost in ours)
+        b = median(getattr(cost, attribute) for cost in theirs)
+        return f"{a:.2f} / {b:.2f} = **{b / a:.1f}x**"
+
+    return (
+        f"| {line.name} | {line.against} | {figure('cpu')} | {figure('wall')} | "
+        f"{figure('memory')} | {line.goal} |"
+    )
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Inputs of all lines, and a new output folder for every run."""
+
+    folder: Path
+    states: list[str]
+
+    def command(self, side: str, configs: str) -> list[str]:
+        """Return the command of one side."""
+        out = tempfile.mkdtemp(prefix=f"{side}-", dir=self.folder)
+        script = str(SCRIPTS / "_rivals.py")
+        source = str(self.folder / "source")
+        return [sys.executable, script, side, source, f"{out}/out", configs, *self.states]
+
+    def line(self, name: str, against: str, goal: str, configs: str) -> Line:
+        """Return a line that builds configs from cold, against folktables."""
+        return Line(
+            name,
+            against,
+            goal,
+            lambda: self.command("ours", configs),
+            lambda: self.command("folktables", configs),
+        )
+
+
+def rebuild_row(bench: Bench) -> str:
+    """Return the row that compares a rebuild from the cache with its own Parquet write."""
+    command = bench.command("rebuild", ONE)
+    _, seen = measure(command, environment(bench.folder / "cache"))
+    rebuild, parquet = map(float, seen.split())
+    return (
+        f"| rebuild one config from the cache | writing its Parquet | | {rebuild:.2f} / "
+        f"{parquet:.2f} = **{rebuild / parquet:.2f} times as long** | | at most 2 times |"
+    )
+
+
+ONE = "attribute-silo"
+FOUR = "attribute-silo,value-silo,attribute-device,value-device"
+
+
+def environment(cache: Path) -> dict[str, str]:
+    """Return what both sides see; a cold run gets an empty cache folder."""
+    return {"FEDA4FAIR_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        prog="benchmark.py",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--quick", action="store_true", help="small inputs, one round")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of A B (default 3)")
+    parser.add_argument("--only", metavar="TEXT", default="", help="lines whose name holds TEXT")
+    args = parser.parse_args(argv)
+    states = STATES[:5] if args.quick else STATES
+    rounds = 1 if args.quick else args.rounds
+    with tempfile.TemporaryDirectory(prefix="feda4fair-benchmark-") as folder:
+        bench = Bench(Path(folder), states)
+        size = widen_sample(Path(folder) / "source", states, copies=2 if args.quick else 90)
+        print(f"{size / 1e6:.0f} MB of CSV, 286 columns, {len(states)} states\n")
+        print("| work | against | CPU s | wall s | memory MB | goal |\n|---|---|---|---|---|---|")
+        against = "folktables, pandas per client, CSV"
+        goal = "7x CPU, 9x wall, 3x memory"
+        for line in (
+            bench.line("build one config", against, goal, ONE),
+            bench.line("build all four in one call", "four such runs", "20x CPU", FOUR),
+        ):
+            if args.only in line.name:
+                print(compare(line, rounds), flush=True)
+        if args.only in "rebuild":
+            print(rebuild_row(bench), flush=True)
+    packages = ("feda4fair", "folktables", "numpy", "pandas", "polars", "pyarrow")
+    versions = {name: version(name) for name in packages}
+    print(
+        f"\nOurs / theirs = ratio, medians. Python {platform.python_version()}, "
+        f"{os.cpu_count()} cores, {json.dumps(versions)}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
