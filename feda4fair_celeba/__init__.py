@@ -11,7 +11,7 @@ from feda4fair_celeba.source import open_source
 
 if TYPE_CHECKING:
     from feda4fair_celeba.feda4fair_celeba import Feda4FairCelebA
-    from feda4fair_celeba.join import join
+    from feda4fair_celeba.rebuild import join
 
 __all__ = ["DATASET", "Feda4FairCelebA", "join"]
 
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
 
             return Feda4FairCelebA
         case "join":
-            from feda4fair_celeba.join import join
+            from feda4fair_celeba.rebuild import join
 
             return join
         case _:

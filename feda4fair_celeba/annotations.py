@@ -170,6 +170,8 @@ def _content(path: Path) -> bytes:
             f"{path} is a web page, as a server sends it in place of the file when its quota is "
             f"used up: {_AGAIN}."
         )
+    if not content.isascii():
+        raise SourceError(f"{path} is damaged or not text, it has bytes beyond ASCII: {_AGAIN}.")
     return content.replace(b"\r\n", b"\n")
 
 
@@ -182,7 +184,7 @@ def _head(path: Path, content: bytes) -> tuple[int, list[str], bytes]:
         raise SourceError(
             f"{path} begins with {_shown(first)}, expected the number of images: {_AGAIN}."
         )
-    names = second.decode("utf-8", errors="replace").split()
+    names = second.decode("ascii").split()
     missing = [name for name in ATTRIBUTES if name not in names]
     if missing or len(names) != len(ATTRIBUTES):
         raise SourceError(
@@ -193,7 +195,7 @@ def _head(path: Path, content: bytes) -> tuple[int, list[str], bytes]:
 
 
 def _shown(line: bytes) -> str:
-    return repr(line[:40].decode("utf-8", errors="replace").strip())
+    return repr(line[:40].decode("ascii").strip())
 
 
 def _rows(path: Path, body: bytes, names: Sequence[str], *, first_line: int) -> pa.Table:

@@ -32,6 +32,7 @@ HAIR: Final[tuple[Color | None, ...]] = (
 CAP: Final[Color] = (92, 108, 150)
 INK: Final[Color] = (40, 32, 32)
 LIPS: Final[Color] = (170, 60, 70)
+EARRING: Final[Color] = (212, 175, 55)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,9 @@ def _draw_features(pen: ImageDraw.ImageDraw, face: Face) -> None:
             pen.ellipse((center - 16, 88, center + 16, 116), outline=INK, width=2)
     if face.glasses:
         pen.line((85, 101, 93, 101), fill=INK, width=2)
+    if not face.male:
+        for ear in (44, 134):
+            pen.ellipse((ear - 5, 128, ear + 5, 138), fill=EARRING)
     pen.line((89, 104, 84, 130, 92, 131), fill=INK, width=2)
     if face.smiling:
         pen.chord((64, 126, 114, 166), 15, 165, fill=(255, 255, 255), outline=LIPS, width=3)

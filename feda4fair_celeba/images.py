@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -22,6 +23,10 @@ IMAGE_TYPE: Final = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 """Storage type of the Image feature of ``datasets``."""
 
 _JPEG: Final = b"\xff\xd8\xff"
+_UNREADABLE: Final = (
+    OSError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What a file, or a damaged or encrypted member of a zip, may raise when it is read."""
 
 
 class Images(Protocol):
@@ -36,6 +41,9 @@ class Images(Protocol):
 
     def read(self, image_id: str) -> bytes:
         """Return the bytes of one image as they are."""
+
+    def locate(self, image_id: str) -> str:
+        """Return a path from which ``datasets`` can open the image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +70,10 @@ class FolderImages:
         """Return the bytes of one image as they are."""
         return (self.folder / image_id).read_bytes()
 
+    def locate(self, image_id: str) -> str:
+        """Return the path of the image."""
+        return str((self.folder / image_id).absolute())
+
 
 @dataclass(frozen=True, kw_only=True)
 class ZipImages:
@@ -81,6 +93,10 @@ class ZipImages:
     def read(self, image_id: str) -> bytes:
         """Return the bytes of one image; the zip's checksum is verified."""
         return self._archive.read(self._members[image_id])
+
+    def locate(self, image_id: str) -> str:
+        """Return the path of the image within the zip, as ``datasets`` writes it."""
+        return f"zip://{self._members[image_id].filename}::{self.path.absolute()}"
 
     @cached_property
     def _archive(self) -> zipfile.ZipFile:
@@ -178,7 +194,7 @@ def attach_images(table: pa.Table, images: Images) -> pa.Table:
 def _read(images: Images, image_id: str) -> bytes:
     try:
         content = images.read(image_id)
-    except (OSError, KeyError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise SourceError(
             f"{images.where}: image {image_id} cannot be read ({error}): put a whole copy there."
         ) from None

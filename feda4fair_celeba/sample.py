@@ -136,6 +136,10 @@ class DrawnImages:
         """Return the JPEG of a row."""
         return jpeg(self._faces[image_id])
 
+    def locate(self, image_id: str) -> str:
+        """Refuse: a drawn picture has no file."""
+        raise SourceError(f"sample: {image_id} is drawn and lies nowhere; write_celeba writes it.")
+
     @cached_property
     def _faces(self) -> dict[str, Face]:
         table = population(seed=self.seed)

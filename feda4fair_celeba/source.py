@@ -28,6 +28,7 @@ from feda4fair_celeba.images import (
     attach_images,
     check_images,
 )
+from feda4fair_celeba.mirror import Mirror, is_hub_id, open_mirror
 
 __all__ = [
     "ATTRIBUTE_FILE",
@@ -64,10 +65,13 @@ class CelebASource:
         The user's folder; None for the built-in sample of made-up rows.
     images : Images or None
         Where image bytes come from; None to leave images out.
+    mirror : Mirror or None
+        A copy on the Hub that takes the place of the folder.
     """
 
     folder: Path | None
     images: Images | None = None
+    mirror: Mirror | None = None
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -82,7 +86,7 @@ class CelebASource:
     @property
     def synthetic(self) -> bool:
         """Whether the rows are the made-up sample."""
-        return self.folder is None
+        return self.folder is None and self.mirror is None
 
     @property
     def published(self) -> bool:
@@ -124,7 +128,7 @@ class CelebASource:
         """
         rows = self._table
         if self.folder is None:
-            tables = {"sample": rows}
+            tables = {"sample" if self.mirror is None else self.mirror.name: rows}
         else:
             partition = rows.select(["image_id", "eval_partition"])
             attributes = rows.drop_columns(["row_id", "Hair_Color", "eval_partition"])
@@ -153,11 +157,19 @@ class CelebASource:
         SourceError
             Something is missing, damaged or does not fit together.
         """
-        if self._table.num_rows and self.images is not None:
+        if self.mirror is not None:
+            if not self.published:
+                raise SourceError(
+                    f"{self.mirror.name} does not hold the {ROWS:,} rows of CelebA with the "
+                    "published attributes in the published order: name another copy."
+                )
+        elif self._table.num_rows and self.images is not None:
             _ = self._sizes
 
     @cached_property
     def _table(self) -> pa.Table:
+        if self.mirror is not None:
+            return self.mirror.annotations()
         if self.folder is None:
             from feda4fair_celeba.sample import population
 
@@ -188,14 +200,15 @@ def open_source(
     allow_missing: bool = False,
     images: Literal["embed", "none"] | None = None,
 ) -> CelebASource:
-    """Return the checked source: a folder of the user, or the sample.
+    """Return the checked source: a folder of the user, a copy on the Hub, or the sample.
 
     Parameters
     ----------
     data_dir : path, optional
         Folder that holds ``list_attr_celeba.txt``, ``list_eval_partition.txt`` and, for images,
         ``img_align_celeba/`` or ``img_align_celeba.zip``; the source's own folders ``Anno``,
-        ``Eval`` and ``Img`` are looked into as well.
+        ``Eval`` and ``Img`` are looked into as well. Or the id, ``ORG/NAME``, of a copy on the
+        Hub that the user may use.
     recipes, clients, allow_missing
         Of no effect: every client is drawn from all rows, so none can be missing.
     sample : bool
@@ -220,6 +233,11 @@ def open_source(
             "--source with their folder, or try --sample."
         )
     folder = Path(data_dir).expanduser()
+    if is_hub_id(folder):
+        mirror = open_mirror(folder.as_posix())
+        source = CelebASource(folder=None, images=mirror if embed else None, mirror=mirror)
+        source.check()
+        return source
     for name in (ATTRIBUTE_FILE, PARTITION_FILE):
         _find(folder, name)
     found = _find_images(folder)
@@ -256,7 +274,10 @@ def embeds(
         raise SourceError(f"celeba: images is 'embed' or 'none', got {images!r}.")
     if images is not None:
         return images == "embed"
-    return sample or (data_dir is not None and _find_images(Path(data_dir)) is not None)
+    if sample or data_dir is None:
+        return sample
+    folder = Path(data_dir).expanduser()
+    return is_hub_id(folder) or _find_images(folder) is not None
 
 
 def _find(folder: Path, name: str) -> Path:
@@ -270,7 +291,6 @@ def _find(folder: Path, name: str) -> Path:
 
 
 def _find_images(folder: Path) -> Images | None:
-    folder = folder.expanduser()
     for inner in FOLDERS:
         if (folder / inner / IMAGE_FOLDER).is_dir():
             return FolderImages(folder=folder / inner / IMAGE_FOLDER)

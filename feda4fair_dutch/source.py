@@ -210,13 +210,15 @@ def _content(path: Path) -> bytes:
         raise SourceError(f"{path} is empty (0 bytes): {_AGAIN}.")
     if web_page(content[:512]):
         raise SourceError(f"{path} is a web page, not the ARFF file: {_AGAIN}.")
+    if not content.isascii():
+        raise SourceError(f"{path} is damaged or not text, it has bytes beyond ASCII: {_AGAIN}.")
     return content
 
 
 def _header(path: Path, header: bytes) -> dict[str, frozenset[str]]:
     """Return the declared values of every attribute, in file order."""
     nominals: dict[str, frozenset[str]] = {}
-    for line in header.decode("utf-8", errors="replace").splitlines():
+    for line in header.decode("ascii").splitlines():
         match = _ATTRIBUTE.fullmatch(line.strip())
         if match is None:
             continue

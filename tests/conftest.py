@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 GOLDEN = REPOSITORY / "tests" / "golden"
@@ -31,6 +32,10 @@ for inherited in (
     os.environ.pop(inherited, None)
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["HF_UPDATE_DOWNLOAD_COUNTS"] = "0"
+
+# A busy machine is slow, not wrong: examples have no deadline.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 class NetworkBlockedError(RuntimeError):

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from feda4fair.codes import binary, encode, positions
@@ -60,6 +62,21 @@ def test_values_of_a_column_are_sorted_and_a_categorical_keeps_its_declaration()
     declared = pd.Series(pd.Categorical(["b", "a"], categories=["c", "b", "a"]))
     codes, values = encode(declared, "Z")
     assert (codes.tolist(), values) == ([1, 2], ("c", "b", "a"))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pl.Series(["b", "a", "b"], dtype=pl.Enum(["c", "b", "a"])),
+        pa.chunked_array([["b"], ["a", "b"]], pa.dictionary(pa.int8(), pa.string())),
+        pa.array(["b", "a", "b"]),
+        ("b", "a", "b"),
+    ],
+)
+def test_arrow_and_polars_columns_are_read_like_any_other(column):
+    codes, values = encode(column, "Z")
+    assert [values[code] for code in codes] == ["b", "a", "b"]
+    assert ("c" in values) == isinstance(column, pl.Series)
 
 
 @pytest.mark.parametrize(

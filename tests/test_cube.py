@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feda4fair.cube import MAX_VALUES, Attribute, Cube, concatenate
@@ -36,6 +36,7 @@ def count(data, *, predictions=True, names=("a", "b", "c")):
     )
 
 
+@settings(deadline=None)
 @given(rows)
 def test_every_cell_counts_its_rows(data):
     cube = count(data)
@@ -48,11 +49,13 @@ def test_every_cell_counts_its_rows(data):
                     assert got == expected[(client, sex, race, y, p)]
 
 
+@settings(deadline=None)
 @given(rows, rows)
 def test_cubes_of_two_workers_add_up(one, other):
     assert count(one) + count(other) == count(one + other)
 
 
+@settings(deadline=None)
 @given(rows)
 def test_clients_side_by_side_equal_one_count(data):
     whole = count(data)
@@ -61,6 +64,7 @@ def test_clients_side_by_side_equal_one_count(data):
     assert whole.pooled().rows().sum() == len(data)
 
 
+@settings(deadline=None)
 @given(rows)
 def test_marginals_and_intersections_follow_from_the_joint_counts(data):
     cube = count(data)
@@ -104,6 +108,18 @@ def test_accuracy_stands_beside_disparity():
     assert np.isnan(cube.accuracy()[1:]).all()
     with pytest.raises(MeasureError, match="needs predictions"):
         count([], predictions=False).accuracy()
+
+
+def test_labels_alone_are_the_cube_without_predictions():
+    data = [(0, 1, 1, 1, 0), (0, 1, 1, 1, 1), (2, 2, 3, 0, 1)]
+    assert count(data).labels() == count(data, predictions=False)
+    assert not count(data).labels().has_predictions
+
+
+def test_counts_below_zero_are_refused():
+    cube = count([])
+    with pytest.raises(MeasureError, match="minimum -1, expected int64 without negative"):
+        Cube(clients=cube.clients, attributes=cube.attributes, counts=cube.counts - 1)
 
 
 def test_counts_cannot_be_changed_after_the_fact():

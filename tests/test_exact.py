@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import false_discovery_control, hypergeom
@@ -18,6 +18,7 @@ def margins(draw, most=3000):
     return total, ones, drawn, draw(st.integers(low, high))
 
 
+@settings(deadline=None)
 @given(st.lists(margins(), min_size=1, max_size=20))
 def test_midp_is_its_definition(tests):
     total, ones, drawn, hits = np.array(tests).T
@@ -37,6 +38,7 @@ def test_midp_is_its_definition(tests):
     assert (p >= least * (1 - 1e-12)).all()
 
 
+@settings(deadline=None)
 @given(st.lists(margins(most=60), min_size=1, max_size=5))
 def test_least_is_the_smallest_p_over_all_outcomes(tests):
     for total, ones, drawn, _ in tests:
@@ -46,6 +48,7 @@ def test_least_is_the_smallest_p_over_all_outcomes(tests):
         assert least[0] == pytest.approx(p.min(), rel=1e-12)
 
 
+@settings(deadline=None)
 @given(margins())
 def test_a_value_and_its_rest_are_one_test(test):
     total, ones, drawn, hits = test
@@ -97,6 +100,7 @@ def tarone_holm_by_hand(p, least, alpha=0.05):
     return adjusted
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 6).flatmap(
         lambda v: st.tuples(
@@ -132,6 +136,7 @@ def test_a_group_too_small_to_be_significant_costs_the_others_nothing():
     assert tarone_holm(p, np.full((1, 3), 1e-9))[0].tolist() == [[0.06, 0.06, 0.5]]
 
 
+@settings(deadline=None)
 @given(arrays(float, st.integers(1, 40), elements=st.floats(1e-9, 1)))
 def test_benjamini_hochberg_agrees_with_scipy(p):
     detected, level = benjamini_hochberg(p, q=0.05)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
@@ -43,6 +43,7 @@ def tables(draw, clients=3, most=6):
     return counts(table[..., 0], table[..., 1])
 
 
+@settings(deadline=None)
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_wilson_agrees_with_scipy(drawn):
     a, n = drawn
@@ -65,6 +66,7 @@ def test_newcombe_reproduces_his_first_example():
     assert (low[0, 1], high[0, 1]) == pytest.approx((-high[0, 0], -low[0, 0]))
 
 
+@settings(deadline=None)
 @given(tables())
 def test_an_interval_holds_its_gap_and_widens_with_its_level(part):
     low, high = gap_intervals(part, np.full(3, 0.05))
@@ -73,7 +75,7 @@ def test_an_interval_holds_its_gap_and_widens_with_its_level(part):
     known = ~np.isnan(gap)
     assert (known == ~np.isnan(low)).all()
     assert ((low <= gap + 1e-12) & (gap <= high + 1e-12))[known].all()
-    assert ((wide_low < low) & (high < wide_high))[known].all()
+    assert ((wide_low <= low) & (high <= wide_high))[known].all()
     assert (low[known] >= -1 - 1e-12).all()
     assert (high[known] <= 1 + 1e-12).all()
 
@@ -96,6 +98,7 @@ def worst_set_by_hand(n, r, low, high):
     return chosen
 
 
+@settings(deadline=None)
 @given(tables())
 def test_worst_set_is_its_contrast_written_out(part):
     chosen = worst_set(part)

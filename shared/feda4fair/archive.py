@@ -59,7 +59,9 @@ def unpack(text: str | bytes, *choices: str) -> tuple[Cube, dict[str, Any]]:
             counts=np.array(read["counts"], dtype=np.int64),
         )
         return cube, {name: read[name] for name in choices}
-    except (KeyError, TypeError, OverflowError, json.JSONDecodeError) as error:
+    except MeasureError:
+        raise
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise MeasureError(
             f"no fairness report ({type(error).__name__}: {error}); expected the text that "
             "FairnessReport.to_json wrote."

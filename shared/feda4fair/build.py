@@ -10,19 +10,20 @@ import errno
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import gettempdir
 
+import pyarrow as pa
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from feda4fair.card import write_card
 from feda4fair.dataset import Dataset, Source
-from feda4fair.errors import Feda4FairError, OutputError
+from feda4fair.errors import Feda4FairError, OutputError, RecipeError
 from feda4fair.federate import chosen_clients, federate_table
 from feda4fair.federation import Federation
 from feda4fair.manifest import MANIFEST, Manifest, build_manifest, read_manifest, write_manifest
@@ -115,9 +116,14 @@ def federations(
         If a client is not one of the recipe's.
     """
     for part in parts_of(recipe, source, clients) if parts is None else parts:
-        client = part if source.natural else None
-        federation = federate_table(source.read(part), recipe, client=client)
+        federation = _federate(recipe, source, part, source.read(part))
         yield federation.only(clients) if clients else federation
+
+
+def _federate(recipe: Recipe, source: Source, part: str, table: pa.Table) -> Federation:
+    if not source.natural:
+        return federate_table(table, recipe)
+    return federate_table(table, recipe, client=part, parents=source.parts)
 
 
 def parts_of(recipe: Recipe, source: Source, clients: Sequence[str]) -> tuple[str, ...]:
@@ -126,7 +132,13 @@ def parts_of(recipe: Recipe, source: Source, clients: Sequence[str]) -> tuple[st
     if not source.natural:
         return source.parts
     parents = {recipe.parent(client) for client in wanted}
-    return tuple(part for part in source.parts if part in parents)
+    parts = tuple(part for part in source.parts if part in parents)
+    if not parts:
+        raise RecipeError(
+            f"{recipe}: none of its clients is in the source, which has "
+            f"{', '.join(source.parts)}; add their files or leave the config out."
+        )
+    return parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +203,7 @@ def _write_group(
             for recipe, writer in zip(recipes, writers, strict=True):
                 if part not in parts_of(recipe, task.source, task.clients):
                     continue
-                client = part if task.source.natural else None
-                federation = federate_table(table, recipe, client=client)
+                federation = _federate(recipe, task.source, part, table)
                 if task.clients:
                     federation = federation.only(task.clients)
                 if pending is not None:
@@ -211,6 +222,9 @@ def _staging(out: Path, *, overwrite: bool) -> Iterator[Path]:
     left behind.
     """
     out = out.absolute()
+    if not out.name:
+        raise OutputError(f"{out}: is not a folder that can be replaced; name one below it.")
+    made = [parent for parent in out.parents if not parent.exists()]
     lock = Path(gettempdir()) / f"feda4fair-{sha256(str(out).encode()).hexdigest()[:16]}.lock"
     try:
         with FileLock(lock, timeout=0):
@@ -223,6 +237,7 @@ def _staging(out: Path, *, overwrite: bool) -> Iterator[Path]:
                 _swap(partial, out, old)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
+                _remove_empty(made)
     except Timeout:
         raise OutputError(f"{out}: another build is writing there; wait for it to end.") from None
     except OSError as error:
@@ -233,6 +248,13 @@ def _staging(out: Path, *, overwrite: bool) -> Iterator[Path]:
             f"{out}: cannot be written ({reason}); free or name another place and build again, "
             "nothing was left behind."
         ) from None
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove the parents that a failed build made, the innermost first."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def _clear(out: Path, partial: Path, old: Path) -> None:
@@ -250,13 +272,25 @@ def _refuse(out: Path, *, overwrite: bool) -> None:
         raise OutputError(f"{out}: is a file; name a folder.")
     if not any(out.iterdir()):
         return
-    if not (out / MANIFEST).is_file():
+    try:
+        found = read_manifest(out)
+    except OutputError:
         raise OutputError(
-            f"{out}: holds files but no {MANIFEST}, so it is not a build; name another folder, it "
-            "is never overwritten."
+            f"{out}: holds files but no {MANIFEST} of ours, so it is not a build; name another "
+            "folder, this one is never overwritten."
+        ) from None
+    known = {*found["files"], MANIFEST}
+    foreign = sorted(
+        name
+        for path in out.rglob("*")
+        if path.is_file() and (name := path.relative_to(out).as_posix()) not in known
+    )
+    if foreign:
+        raise OutputError(
+            f"{out}: holds {foreign[0]}, which no build wrote; move it away or name another "
+            "folder."
         )
     if not overwrite:
-        found = read_manifest(out)
         raise OutputError(
             f"{out}: holds a build of {found['dataset']} ({', '.join(found['configs'])}); replace "
             "it with --overwrite or name another folder."

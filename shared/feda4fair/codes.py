@@ -62,7 +62,9 @@ def binary(values: ArrayLike, name: str, pos_label: Code | None = None) -> NDArr
 
 def _arrow(array: Any, name: str) -> Any:
     try:
-        return pa.array(array, from_pandas=True)
+        arrow = isinstance(array, (pa.Array, pa.ChunkedArray))
+        values = array if arrow else pa.array(array, from_pandas=True)
+        return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise MeasureError(
             f"{name}: the values are of mixed or unknown types ({error}), expected one type; "
@@ -92,8 +94,10 @@ def encode(column: Any, name: str) -> tuple[Ints, tuple[Code, ...]]:
     MeasureError
         When a row holds no value, or values of mixed types.
     """
-    array = column if hasattr(column, "dtype") else np.asarray(column)
-    values = _arrow(array, name)
+    if hasattr(column, "to_arrow"):
+        column = column.to_arrow()
+    known = isinstance(column, (pa.Array, pa.ChunkedArray)) or hasattr(column, "dtype")
+    values = _arrow(column if known else np.asarray(column), name)
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
         order = np.argsort(values.dictionary.to_numpy(zero_copy_only=False), kind="stable")

@@ -122,7 +122,14 @@ class Cube:
         if len(set(self.clients)) < len(self.clients):
             twice = next(name for name in self.clients if self.clients.count(name) > 1)
             raise MeasureError(f"cube: client {twice!r} is named twice; client names are unique.")
-        self.counts.setflags(write=False)
+        if self.counts.dtype != np.int64 or (self.counts.size and self.counts.min() < 0):
+            raise MeasureError(
+                f"cube: counts are {self.counts.dtype} with minimum {self.counts.min()}, expected "
+                "int64 without negative numbers."
+            )
+        frozen = self.counts.view()
+        frozen.setflags(write=False)
+        object.__setattr__(self, "counts", frozen)
 
     @classmethod
     def count(
@@ -242,6 +249,11 @@ class Cube:
         crossed = Attribute.crossed(chosen)
         counts = part.reshape(len(self.clients), len(crossed.values), *self.counts.shape[2:])
         return Cube(clients=self.clients, attributes=(crossed,), counts=counts.copy())
+
+    def labels(self) -> Cube:
+        """Return the cube of the labels alone, predictions summed out."""
+        summed = self.counts.sum(axis=3, keepdims=True)
+        return Cube(clients=self.clients, attributes=self.attributes, counts=summed)
 
     def pooled(self, name: str = "pooled") -> Cube:
         """Return the cube of all clients together, as a single client."""

@@ -244,8 +244,9 @@ def _count(
 def _columns(features: Any) -> dict[str, Any]:
     if isinstance(features, Mapping):
         return {str(name): column for name, column in features.items()}
-    if hasattr(features, "columns"):
-        return {str(name): features[name] for name in features.columns}
+    names = getattr(features, "column_names", None) or getattr(features, "columns", None)
+    if names is not None:
+        return {str(name): features[name] for name in names}
     if np.ndim(features) == 2:
         matrix = np.asarray(features)
         return {f"sensitive_feature_{i}": matrix[:, i] for i in range(matrix.shape[1])}

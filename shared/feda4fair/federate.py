@@ -80,6 +80,9 @@ class Codes:
     attributes: Mapping[str, NDArray[np.generic]]
 
     def take(self, rows: Rows) -> Codes:
+        """Return some rows; ``rows`` ascends, so as many rows as there are means all of them."""
+        if len(rows) == len(self.label):
+            return self
         attributes = {name: values[rows] for name, values in self.attributes.items()}
         return Codes(self.row_id[rows], self.label[rows], attributes)
 
@@ -94,7 +97,13 @@ class Codes:
         return joint
 
 
-def federate_table(table: pa.Table, recipe: Recipe, *, client: str | None = None) -> Federation:
+def federate_table(
+    table: pa.Table,
+    recipe: Recipe,
+    *,
+    client: str | None = None,
+    parents: tuple[str, ...] = (),
+) -> Federation:
     """Make a federation from source rows.
 
     Parameters
@@ -106,6 +115,8 @@ def federate_table(table: pa.Table, recipe: Recipe, *, client: str | None = None
     client : str, optional
         Name of the natural client that all rows belong to, where the source is read one natural
         client at a time.
+    parents : tuple of str, optional
+        Then also the names of all natural clients of the source.
 
     Returns
     -------
@@ -117,24 +128,29 @@ def federate_table(table: pa.Table, recipe: Recipe, *, client: str | None = None
     SchemaError
         If the table does not fit the recipe's schema.
     RecipeError
-        If a client named by the recipe loses all its rows, or groups do not fit the clients.
+        If a client loses all its rows, groups do not fit the clients, or no row is selected.
     """
     source_rows = table.num_rows
     encoded = encode(table, recipe.schema)
     if recipe.select:
         selected = _selected(encoded, recipe)
         encoded, table = encoded.take(selected), table.take(selected)
+    if encoded.num_rows == 0:
+        raise RecipeError(f"{recipe}: no row of {source_rows} is left; check source and select.")
     names, codes = _partition(table, recipe, client)
+    if client is None:
+        _check_whole(encoded, recipe, names)
     content = Codes(
         encoded["row_id"].to_numpy(),
         encoded["label"].to_numpy(),
         {name: encoded[name].to_numpy() for name in recipe.schema.sensitive},
     )
     assignment = Assignment.empty(encoded.num_rows)
-    rules = _rules_of(names, recipe)
+    rules = _rules_of(names if client is None else parents or names, recipe)
     for name, members in zip(names, _members(codes, len(names)), strict=True):
         _decide(name, members, content.take(members), rules[name], recipe, assignment)
-    return _gather(encoded, assignment, recipe, source_rows)
+    fold = _folds(recipe, names if client is None else parents or names)
+    return _gather(encoded, assignment, recipe, source_rows, fold)
 
 
 def known_clients(recipe: Recipe, parents: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -185,17 +201,47 @@ def _partition(
     return assign(table, recipe.partition, seed=recipe.seed, scope=recipe.name)
 
 
+def _check_whole(encoded: pa.Table, recipe: Recipe, parents: tuple[str, ...]) -> None:
+    """Check what only the rows of all clients together can tell."""
+    if pc.sum(encoded["label"]).as_py() == 0:
+        favorable = ", ".join(map(str, recipe.schema.label.favorable))
+        raise RecipeError(
+            f"{recipe}: no row has the favorable label {favorable}; name the value that "
+            f"{recipe.schema.label.column} holds."
+        )
+    grouped = {c for g in recipe.groups if isinstance(g.clients, tuple) for c in g.clients}
+    known = set(known_clients(replace(recipe, keep=None, split=RowSplit()), parents))
+    named = set(recipe.keep or ())
+    if isinstance(recipe.split, ClientSplit):
+        named |= set(recipe.split.test)
+    unknown = sorted(grouped - set(parents)) + sorted(named - known)
+    if unknown:
+        raise RecipeError(
+            f"{recipe}: it names {', '.join(unknown)}, but the clients are {parents[0]} to "
+            f"{parents[-1]} ({len(parents)})."
+        )
+
+
 def _selected(table: pa.Table, recipe: Recipe) -> Rows:
     """Return the positions of the rows that the recipe selects."""
     mask = np.ones(table.num_rows, dtype=np.bool_)
     for column, values in recipe.select:
         codes = [recipe.schema.code(column, value) for value in values]
-        mask &= pc.is_in(table[column], pa.array(codes, table[column].type)).to_numpy()
+        try:
+            wanted = pa.array(codes, table[column].type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            raise RecipeError(
+                f"{recipe}: select {column} in {codes}, but the column is {table[column].type}."
+            ) from None
+        mask &= pc.is_in(table[column], wanted).to_numpy()
     return np.flatnonzero(mask)
 
 
 def _members(codes: NDArray[np.int32], clients: int) -> Iterator[Rows]:
     """Yield the row positions of each client, ascending."""
+    if clients == 1:
+        yield np.arange(len(codes))
+        return
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[order], np.arange(clients + 1))
     for start, stop in pairwise(bounds):
@@ -245,15 +291,16 @@ def _decide(
     clients = _kept(name, recipe)
     for code, client in clients.items():
         members = np.flatnonzero(piece == code)
-        if len(members) == 0 or (injection.rule[members] >= 0).all():
+        own = content.take(members)
+        local = Injection(injection.rule[members], injection.flipped[members], ())
+        split = _split_codes(client, own, local, order, recipe)
+        if recipe.control:
+            local = _control(client, own, recipe)
+        if (local.rule >= 0).all():
             raise RecipeError(
                 f"{recipe}: client {client} keeps none of its {len(members)} rows; lower its drop "
                 "rates or take it out of the recipe."
             )
-        local = Injection(injection.rule[members], injection.flipped[members], ())
-        split = _split_codes(client, content.take(members), local, order, members, recipe)
-        if recipe.control:
-            local = _control(client, content.take(members), recipe)
         at = rows[members]
         assignment.client[at] = len(assignment.names)
         assignment.rule[at], assignment.flipped[at] = local.rule, local.flipped
@@ -312,7 +359,6 @@ def _split_codes(
     content: Codes,
     injection: Injection,
     order: Rows,
-    members: Rows,
     recipe: Recipe,
 ) -> NDArray[np.int8]:
     rows = len(content.label)
@@ -325,7 +371,9 @@ def _split_codes(
             if recipe.sampler == "keyed":
                 strata = content.strata(split.stratify)
                 return split_rows(strata, split, seed=recipe.seed, scope=scope)
-            codes = scatter_split(content.row_id, split, seed=recipe.seed, scope=scope)
+            codes = np.zeros(rows, dtype=np.int8)
+            gone = injection.rule >= 0
+            codes[gone] = scatter_split(content.row_id[gone], split, seed=recipe.seed, scope=scope)
             released = content.strata(split.stratify)[order] if split.stratify else None
             codes[order] = released_split(released, len(order), split, seed=recipe.seed)
             return codes
@@ -342,7 +390,11 @@ def _control(client: str, content: Codes, recipe: Recipe) -> Injection:
 
 
 def _gather(
-    encoded: pa.Table, assignment: Assignment, recipe: Recipe, source_rows: int
+    encoded: pa.Table,
+    assignment: Assignment,
+    recipe: Recipe,
+    source_rows: int,
+    fold: Mapping[str, int],
 ) -> Federation:
     """Move the rows: one take for those that stay, one for those that were dropped."""
     rank = np.argsort(np.array(assignment.names, dtype=object), kind="stable")
@@ -364,7 +416,6 @@ def _gather(
     dropped = dropped.append_column("split", splits)
     counts = np.bincount(sorted_codes[kept], minlength=len(names))
     stops = np.cumsum(counts)
-    fold = _folds(recipe, names, [assignment.parents[i] for i in rank])
     return Federation(
         recipe=recipe,
         clients=tuple(
@@ -388,6 +439,8 @@ def _gather(
 
 def _by_client(codes: NDArray[np.int64], mask: NDArray[np.bool_]) -> Rows:
     rows = np.flatnonzero(mask)
+    if (np.diff(codes[rows]) >= 0).all():
+        return rows
     return rows[np.argsort(codes[rows], kind="stable")]
 
 
@@ -412,10 +465,9 @@ def _rule_names(assignment: Assignment, recipe: Recipe, rows: Rows) -> pa.Array:
     return names.take(pa.array(positions))
 
 
-def _folds(recipe: Recipe, names: list[str], parents: list[str]) -> dict[str, int]:
+def _folds(recipe: Recipe, parents: tuple[str, ...]) -> dict[str, int]:
     """Return the fold of every client, from the clients the recipe names, present or not."""
     if not isinstance(recipe.split, ClientSplit) or not recipe.split.folds:
         return {}
-    clients = {client: recipe.parent(client) for client in known_clients(recipe)}
-    clients = clients or dict(zip(names, parents, strict=True))
+    clients = {client: recipe.parent(client) for client in known_clients(recipe, parents)}
     return folds(clients, recipe.split.folds, seed=recipe.seed, scope=recipe.name)

@@ -118,6 +118,10 @@ class Federation:
         client = self.find(name)
         table = self.table.slice(client.start, client.rows)
         if split is not None:
+            if split not in SPLITS:
+                raise RecipeError(
+                    f"{self.recipe}: no split {split!r}; there are {', '.join(SPLITS)}."
+                )
             codes = self.split_of(client)
             table = table.filter(pa.array(codes == SPLITS.index(split)))
         if provenance:
@@ -156,7 +160,9 @@ class Federation:
             or [np.empty(0, dtype=np.int64)]
         )
         stops = np.cumsum([client.rows for client in chosen])
-        gone = self.dropped.filter(pc.is_in(self.dropped["client_id"], pa.array(sorted(wanted))))
+        gone = self.dropped.filter(
+            pc.is_in(self.dropped["client_id"], pa.array(sorted(wanted), pa.string()))
+        )
         parents = {client.parent for client in chosen} | wanted
         return replace(
             self,

@@ -166,6 +166,6 @@ def read_manifest(folder: Path) -> Manifest:
     except (OSError, ValueError, TypeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a JSON object"
         raise OutputError(f"{path}: {reason}; name a folder that build.py wrote.") from None
-    if manifest.get("format") != FORMAT:
+    if manifest.get("format") != FORMAT or not {"dataset", "configs", "files"} <= set(manifest):
         raise OutputError(f"{path}: not a manifest of format {FORMAT}; build the folder again.")
     return manifest

@@ -13,7 +13,7 @@ from feda4fair.rates import Against, Metric
 from feda4fair.render import Page
 from feda4fair.uncertainty import Assessment, Verdict
 
-__all__ = ["page", "ranked_row", "summary"]
+__all__ = ["largest", "page", "ranked_row", "summary"]
 
 Assessments = Mapping[tuple[str, Metric], Assessment]
 
@@ -60,6 +60,14 @@ def summary(clients: Assessments, pooled: Assessments, against: Against) -> pd.D
             }
         )
     return pd.DataFrame(rows)
+
+
+def largest(judged: Mapping[str, Assessment], against: Against) -> list[int]:
+    """Return client positions by the largest figure over attributes, undefined ones last."""
+    sizes = np.array([found.part.size(against) for found in judged.values()])
+    most = np.nan_to_num(sizes, nan=-1.0).max(axis=0)
+    order: list[int] = np.argsort(-most, kind="stable").tolist()
+    return order
 
 
 def ranked_row(found: Finding, judged: Assessment, client: int, rows: int) -> dict[str, object]:

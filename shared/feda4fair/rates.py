@@ -133,6 +133,12 @@ class Rates:
         """Values with the highest rate, shape (K, V), with ties."""
         return _at_largest(np.where(self.defined, self.rate(), np.nan))
 
+    def pair_gaps(self, client: int) -> Floats:
+        """Rate of the row's value minus that of the column's, in one client, shape (V, V)."""
+        rate = np.where(self.defined[client], self.rate()[client], np.nan)
+        gaps: Floats = rate[:, None] - rate[None, :]
+        return gaps
+
     def of_client(self, client: int) -> Rates:
         """Return the rates of one client, K = 1."""
         return Rates(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -34,6 +38,9 @@ __all__ = [
 FORMAT = 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", re.ASCII)
 
+MOST = 1_000_000
+"""Bound of clients and parts: a recipe is read from untrusted files, and names cost memory."""
+
 Control = Literal["", "none", "homogeneous"]
 
 
@@ -48,10 +55,11 @@ class Gaussian:
     std: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.mean <= 1 or self.std < 0:
+        _check_fields(self)
+        if not (0 <= self.mean <= 1 and 0 <= self.std < math.inf):
             raise RecipeError(
                 f"Gaussian(mean={self.mean}, std={self.std}): the mean must lie in [0, 1] and the "
-                "standard deviation must not be negative."
+                "standard deviation must be finite and not negative."
             )
 
 
@@ -86,6 +94,9 @@ class BiasRule:
     def __post_init__(self) -> None:
         if isinstance(self.where, Mapping):
             object.__setattr__(self, "where", tuple(self.where.items()))
+        if isinstance(self.label, bool):
+            object.__setattr__(self, "label", int(self.label))
+        _check_fields(self)
         if not self.where:
             raise RecipeError("rule: no attribute is named in where; name at least one.")
         if self.label not in (0, 1):
@@ -99,7 +110,6 @@ class BiasRule:
                 raise RecipeError(
                     f"rule {self.name}: {operation} rate {rate} lies outside [0, 1]."
                 )
-            object.__setattr__(self, operation, float(rate))
 
     @property
     def name(self) -> str:
@@ -120,7 +130,8 @@ class ClientGroup:
     clients: tuple[str, ...] | float | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.clients, float | int) and not 0 < self.clients <= 1:
+        _check_fields(self)
+        if isinstance(self.clients, float) and not 0 < self.clients <= 1:
             raise RecipeError(f"group {self.name}: share {self.clients} lies outside (0, 1].")
 
 
@@ -130,6 +141,9 @@ class Natural:
 
     column: str
 
+    def __post_init__(self) -> None:
+        _check_fields(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iid:
@@ -138,8 +152,9 @@ class Iid:
     clients: int
 
     def __post_init__(self) -> None:
-        if self.clients < 1:
-            raise RecipeError(f"Iid(clients={self.clients}): at least one client is needed.")
+        _check_fields(self)
+        if not 1 <= self.clients <= MOST:
+            raise RecipeError(f"Iid(clients={self.clients}): 1 to {MOST:,} clients can be made.")
 
 
 Partition = Natural | Iid
@@ -162,8 +177,9 @@ class Subdivide:
     cut: Literal["balanced", "floor"] = "balanced"
 
     def __post_init__(self) -> None:
-        if self.parts < 2:
-            raise RecipeError(f"Subdivide(parts={self.parts}): at least two parts are needed.")
+        _check_fields(self)
+        if not 2 <= self.parts <= MOST:
+            raise RecipeError(f"Subdivide(parts={self.parts}): 2 to {MOST:,} parts can be made.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,8 +194,9 @@ class RowSplit:
     stratify: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        _check_fields(self)
         shares = (self.validation, self.test)
-        if min(shares) < 0 or sum(shares) >= 1:
+        if not (all(0 <= share < 1 for share in shares) and sum(shares) < 1):
             raise RecipeError(
                 f"RowSplit(validation={self.validation}, test={self.test}): both shares must be "
                 "at least 0 and leave rows for train."
@@ -190,12 +207,17 @@ class RowSplit:
 class ClientSplit:
     """Split by client: the named clients are test, all others train.
 
-    ``folds`` is the number of cross-validation folds of clients; pieces of one client never sit
-    on both sides.
+    ``folds`` is the number of cross-validation folds of clients (0: none); pieces of one client
+    never sit on both sides.
     """
 
     test: tuple[str, ...]
     folds: int = 5
+
+    def __post_init__(self) -> None:
+        _check_fields(self)
+        if self.folds < 0:
+            raise RecipeError(f"ClientSplit(folds={self.folds}): 0 or more folds are needed.")
 
 
 Split = RowSplit | ClientSplit
@@ -252,6 +274,7 @@ class Recipe:
     description: str = ""
 
     def __post_init__(self) -> None:
+        _check_fields(self)
         for what, name in (("dataset", self.dataset), ("config", self.name)):
             if not NAME.fullmatch(name):
                 raise RecipeError(
@@ -303,6 +326,21 @@ class Recipe:
             foreign = sorted(set(self.split.test) - set(self.keep))
             if foreign:
                 problems.append(f"test client {', '.join(foreign)} is not among the kept ones.")
+        if self.keep is not None and self.subdivide is not None:
+            pieces = {str(i) for i in range(self.subdivide.parts)}
+            foreign = [c for c in self.keep if c.rpartition("_")[2] not in pieces]
+            if foreign:
+                problems.append(
+                    f"kept client {', '.join(foreign)} is no piece; pieces are named "
+                    f"<client>_0 to <client>_{self.subdivide.parts - 1}."
+                )
+        if isinstance(self.split, RowSplit):
+            foreign = sorted(set(self.split.stratify) - {"label", *self.schema.sensitive})
+            if foreign:
+                problems.append(
+                    f"stratify names {', '.join(foreign)}, which is neither label nor a sensitive "
+                    f"attribute ({', '.join(self.schema.sensitive)})."
+                )
         return problems
 
     def with_control(self, control: Control) -> Recipe:
@@ -342,7 +380,10 @@ class Recipe:
                 f"{where}: format {found!r} where {FORMAT} is expected; write recipes with "
                 "Recipe.to_json."
             )
-        recipe: Recipe = _typed(cls, data.get("recipe"), where)
+        try:
+            recipe: Recipe = _typed(cls, data.get("recipe"), where)
+        except SchemaError as error:
+            raise RecipeError(f"{where}: {error}") from None
         return recipe
 
 
@@ -392,8 +433,19 @@ def _plain(value: Any) -> Any:
 T = TypeVar("T")
 
 
+def _check_fields(instance: Any) -> None:
+    """Hold every field to its annotated type; a list becomes a tuple, a whole number a float."""
+    name = type(instance).__name__
+    for field_name, kind in _hints(type(instance)).items():
+        value = _typed(kind, getattr(instance, field_name), f"{name}.{field_name}")
+        object.__setattr__(instance, field_name, value)
+
+
+_hints: Callable[[Any], dict[str, Any]] = cache(typing.get_type_hints)
+
+
 def _typed(kind: Any, data: Any, where: str) -> Any:
-    """Rebuild a value of an annotated type from plain JSON data."""
+    """Return data as a value of an annotated type; JSON objects and lists are rebuilt."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _typed_union(arguments, data, where)
@@ -404,9 +456,14 @@ def _typed(kind: Any, data: Any, where: str) -> Any:
     if origin is tuple:
         return _typed_tuple(arguments, data, where)
     if is_dataclass(kind) and isinstance(kind, type):
+        if isinstance(data, kind):
+            return data
         return _typed_dataclass(kind, data, where)
-    if kind is float and isinstance(data, int) and not isinstance(data, bool):
-        return float(data)
+    if kind is float and isinstance(data, Real) and not isinstance(data, bool):
+        with suppress(OverflowError):
+            return float(data)
+    if kind is int and isinstance(data, Integral) and not isinstance(data, bool):
+        return int(data)
     if type(data) is kind:
         return data
     raise RecipeError(f"{where}: {data!r} is not of type {getattr(kind, '__name__', kind)}.")
@@ -415,7 +472,7 @@ def _typed(kind: Any, data: Any, where: str) -> Any:
 def _typed_union(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
     if isinstance(data, dict) and "kind" in data:
         kinds = {a.__name__: a for a in arguments if isinstance(a, type) and is_dataclass(a)}
-        if data["kind"] not in kinds:
+        if not isinstance(data["kind"], str) or data["kind"] not in kinds:
             known = ", ".join(kinds)
             raise RecipeError(f"{where}: kind {data['kind']!r} is unknown; known are {known}.")
         rest = {key: value for key, value in data.items() if key != "kind"}
@@ -437,7 +494,7 @@ def _typed_union(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
 
 
 def _typed_tuple(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
-    if not isinstance(data, list):
+    if not isinstance(data, list | tuple):
         raise RecipeError(f"{where}: {data!r} is not a list.")
     if len(arguments) == 2 and arguments[1] is Ellipsis:
         return tuple(_typed(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(data))
@@ -454,7 +511,7 @@ def _typed_dataclass(kind: type[T], data: Any, where: str) -> T:
         raise RecipeError(
             f"{where}: {data!r} is not an object with the fields of {kind.__name__}."
         )
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     unknown = sorted(set(data) - set(hints))
     if unknown:
         raise RecipeError(

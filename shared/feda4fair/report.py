@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +22,7 @@ from feda4fair.errors import MeasureError
 from feda4fair.finding import Finding
 from feda4fair.heterogeneity import Spread, heterogeneity
 from feda4fair.longform import statistics_block
-from feda4fair.overview import page, ranked_row, summary
+from feda4fair.overview import largest, page, ranked_row, summary
 from feda4fair.rates import Against, Metric, rates
 from feda4fair.render import Page
 from feda4fair.uncertainty import Assessment, Contrast, assess, contrast
@@ -52,6 +51,7 @@ class FairnessReport:
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.RandomState(0)
     >>> sex = rng.randint(1, 3, 2000)
     >>> report = measure_cube(
@@ -84,6 +84,11 @@ class FairnessReport:
             )
         for name in self.compare:
             self.cube.attribute(name)
+        if len(self._parts) < len(self.cube.attributes) + len(self.intersections):
+            raise MeasureError(
+                "an intersection is named twice, or crosses a single attribute; name each once, "
+                "with two attributes or more."
+            )
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -138,14 +143,16 @@ class FairnessReport:
             EOD needs predictions.
         """
         self._check(attribute)
-        row = self.cube.client(client)
+        return self._finding(self.cube.client(client), attribute, figure)
+
+    def _finding(self, row: int, attribute: str, figure: Figure) -> Finding:
         parts = [self._assessment(attribute, metric) for metric in PARTS[figure]]
         found = disparity(figure, [part.part for part in parts], row, self.against)
         metric = found.attained[0].metric if found.attained else PARTS[figure][0]
         judged = self.assessments[attribute, metric]
         lead = self.contrasts.get(metric)
         return Finding(
-            client=client,
+            client=self.clients[row],
             attribute=attribute,
             disparity=found,
             metric=metric,
@@ -187,7 +194,8 @@ class FairnessReport:
             By client: ``size``, ``attained``, ``verdict``, ``toward``, ``worst_set``,
             ``reason``, and ``accuracy`` with predictions.
         """
-        found = [self.finding(client, name, figure) for client in self.clients]
+        self._check(name)
+        found = [self._finding(row, name, figure) for row in range(len(self.clients))]
         frame = pd.DataFrame(
             {
                 "size": pd.array([f.disparity.size for f in found], dtype="Float64"),
@@ -306,15 +314,14 @@ class FairnessReport:
 
     def ranking(self, most: int = 10) -> pd.DataFrame:
         """Return the clients with the largest demographic disparity, and what earned it."""
-        sizes = [self.assessments[name, "DD"].part.size(self.against) for name in self.contenders]
-        largest = np.nan_to_num(np.array(sizes), nan=-1.0).max(axis=0)
+        judged = {name: self.assessments[name, "DD"] for name in self.contenders}
+        first = largest(judged, self.against)[:most]
         rows = self.cube.rows()
-        first = np.argsort(-largest, kind="stable")[:most]
-        ranked = []
-        for k in first:
-            found = self.worst(self.clients[k])
-            judged = self.assessments[found.attribute, found.metric]
-            ranked.append(ranked_row(found, judged, int(k), int(rows[k])))
+        found = [self.worst(self.clients[k]) for k in first]
+        ranked = [
+            ranked_row(one, judged[one.attribute], k, int(rows[k]))
+            for k, one in zip(first, found, strict=True)
+        ]
         return pd.DataFrame(ranked)
 
     def _page(self) -> Page:

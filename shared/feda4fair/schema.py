@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from feda4fair.errors import SchemaError
 
@@ -85,6 +84,14 @@ class Column:
             raise SchemaError(
                 f"column {self.name!r}: the name is reserved for provenance; rename the column."
             )
+        if self.dtype != "image":
+            try:
+                pa.type_for_alias(self.dtype)
+            except ValueError:
+                raise SchemaError(
+                    f"column {self.name!r}: dtype {self.dtype!r} is not an Arrow type such as "
+                    "int8, float32, string, bool, nor image."
+                ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +171,8 @@ def encode(table: pa.Table, schema: Schema) -> pa.Table:
     Raises
     ------
     SchemaError
-        If a column is missing, a sensitive value is missing or has no name, the label is
-        missing somewhere, or a favorable value is unknown.
+        If a column is missing, a sensitive value is missing or has no name, a value does not
+        fit its type, or the label is missing somewhere.
     """
     present = [c for c in schema.columns if c.dtype != "image" or c.name in table.column_names]
     missing = [c.name for c in present if c.name not in table.column_names]
@@ -182,9 +189,18 @@ def encode(table: pa.Table, schema: Schema) -> pa.Table:
         else pa.array(np.arange(table.num_rows, dtype=np.int64))
     }
     for column in present:
-        columns[column.name] = _encode_column(table[column.name], column)
-    columns["label"] = _encode_label(table[schema.label.column], schema.label)
+        columns[column.name] = _encode_column(_plain(table[column.name]), column)
+    columns["label"] = _encode_label(_plain(table[schema.label.column]), schema.label)
     return pa.table(columns)
+
+
+def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Decode a dictionary column, and turn NaN into missing."""
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    return values
 
 
 def _encode_column(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
@@ -193,7 +209,7 @@ def _encode_column(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
             f"{column.name}: {values.null_count} of {len(values)} sensitive values are missing; "
             "give them a value of their own or leave the rows out."
         )
-    if column.coding is not None and column.role == "sensitive":
+    if column.coding is not None and (column.role == "sensitive" or column.coding.recode):
         values = _recode(values, column.name, column.coding)
     if column.dtype == "image":
         return values
@@ -217,15 +233,15 @@ def _recode(values: pa.ChunkedArray, name: str, coding: Coding) -> pa.ChunkedArr
             f"{name}: the table holds {', '.join(map(str, unknown[:5]))}, which the coding does "
             f"not know; it has {', '.join(map(str, mapping))}."
         )
-    if not coding.recode or not pa.types.is_integer(values.type):
+    if not coding.recode:
         return values
     integers: dict[int, int] = dict(coding.recode)
     low, high = min(integers), max(integers)
-    lookup = np.zeros(high - low + 1, dtype=np.int64)
+    lookup = np.zeros(high - low + 1, dtype=np.min_scalar_type(-max(map(abs, integers.values()))))
     for source, code in integers.items():
         lookup[source - low] = code
-    codes: NDArray[np.int64] = values.to_numpy().astype(np.int64) - low
-    return pa.chunked_array([pa.array(lookup[codes])])
+    codes = values.cast(pa.int64()).to_numpy()
+    return pa.chunked_array([pa.array(lookup[codes - low])])
 
 
 def _encode_label(values: pa.ChunkedArray, label: Label) -> pa.ChunkedArray:
@@ -233,14 +249,6 @@ def _encode_label(values: pa.ChunkedArray, label: Label) -> pa.ChunkedArray:
         raise SchemaError(
             f"{label.column}: {values.null_count} of {len(values)} labels are missing; leave "
             "those rows out first."
-        )
-    present = pc.unique(values).to_pylist()
-    absent = [value for value in label.favorable if value not in present]
-    if absent and len(present) > 1:
-        shown = ", ".join(map(str, sorted(present, key=str)[:5]))
-        raise SchemaError(
-            f"{label.column}: favorable value {', '.join(map(str, absent))} does not occur; the "
-            f"column holds {shown}."
         )
     try:
         favorable = pa.array(label.favorable, values.type)

@@ -32,8 +32,9 @@ def split_rows(
     """Split the rows of one client, every stratum in proportion.
 
     Rows are ordered by stratum and, within it, at random; a row is test where the running count
-    ``floor(rank * share)`` steps up. So the whole client and every stratum hold their share within
-    one row, however small a stratum is.
+    ``floor(rank * share)`` steps up; validation is marked likewise among the rows left. So the
+    whole client holds each share within one row, and every stratum, however small, holds test
+    within one row and the other two within two.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ def released_split(
     Parameters
     ----------
     strata : ndarray of int64, shape (rows,), or None
-        Joint code of the attributes to stratify by; None for a plain shuffle.
+        Joint code of the attributes to stratify by, not negative; None for a plain shuffle.
     rows : int
         Number of rows.
     split : RowSplit
@@ -133,14 +134,13 @@ def _shuffle_split(
     if strata is None:
         order = state.permutation(len(positions))
         return positions[order[count:]], positions[order[:count]]
-    levels, codes = np.unique(strata[positions], return_inverse=True)
+    present = np.bincount(strata)
+    level = np.cumsum(present > 0) - 1
+    codes = level.astype(np.min_scalar_type(len(present)))[strata[positions]]
     sizes = np.bincount(codes)
     first = _proportional(sizes, len(positions) - count, state)
     second = _proportional(sizes - first, count, state)
-    members = np.split(
-        np.argsort(codes.astype(np.min_scalar_type(len(levels))), kind="stable"),
-        np.cumsum(sizes)[:-1],
-    )
+    members = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
     large, small = [], []
     for rows, n, m in zip(members, first, second, strict=True):
         shuffled = rows[state.permutation(len(rows))]

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +31,7 @@ from feda4fair.split import SPLITS
 __all__ = [
     "ConfigFiles",
     "ConfigWriter",
+    "ContentDigest",
     "arrow_schema",
     "complete",
     "hub_features",
@@ -180,6 +182,31 @@ class _Shards:
         return names
 
 
+class ContentDigest:
+    """Content hash of a config: over clients and splits in order, each with its rows' hash.
+
+    ``client_id`` is left out of the rows, since the client's name is hashed. Hashing runs in a
+    thread of its own beside the encoding of Parquet.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self._parts: list[tuple[str, str, Future[str]]] = []
+
+    def feed(self, client: str, split: str, table: pa.Table) -> None:
+        """Add the rows of one client and split."""
+        rows = table.drop_columns(["client_id"]).replace_schema_metadata(None)
+        self._parts.append((client, split, self._pool.submit(content_sha256, rows)))
+
+    def hexdigest(self) -> str:
+        """Return the hash of all that was fed, as 64 hexadecimal digits."""
+        self._pool.shutdown()
+        digest = hashlib.sha256()
+        for client, split, rows in self._parts:
+            digest.update(f"{client}\x1f{split}\x1f{rows.result()}\n".encode())
+        return digest.hexdigest()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigFiles:
     """What one config came to: its counts, its files and its hashes.
@@ -238,7 +265,7 @@ class ConfigWriter:
         removed = dropped_schema(recipe.schema)
         self.removed = _writer(folder / "dropped" / f"{recipe.name}.parquet", removed)
         self.removed_schema = removed
-        self.digest, self.removed_digest = hashlib.sha256(), hashlib.sha256()
+        self.digest, self.removed_digest = ContentDigest(), ContentDigest()
         self.index: list[dict[str, Any]] = []
         self.ledger: list[LedgerEntry] = []
         self.empty_cells: list[tuple[str, str, str, str]] = []
@@ -283,7 +310,7 @@ class ConfigWriter:
             table = rows if mask.all() else rows.filter(pa.array(mask))
             table = complete(table, self.schema, self.attach)
             shard, row_group = self.shards[name].write(table)
-            _feed(self.digest, client.name, name, table)
+            self.digest.feed(client.name, name, table)
             texts, drop, flip = rules.get(client.name, ([], [], []))
             self.index.append(
                 {
@@ -307,7 +334,7 @@ class ConfigWriter:
         if gone.num_rows:
             removed = complete(gone, self.removed_schema, self.attach)
             self.removed.write_table(removed, row_group_size=removed.num_rows)
-            _feed(self.removed_digest, client.name, "dropped", removed)
+            self.removed_digest.feed(client.name, "dropped", removed)
         self.clients += 1
         self.dropped += gone.num_rows
         self.empty_cells += _empty_cells(client.name, rows, split, self.recipe.schema)
@@ -396,12 +423,6 @@ def _rules_of(federation: Federation) -> dict[str, tuple[list[str], list[float],
         client.name: by_name.get(client.name, by_name.get(client.parent, empty))
         for client in federation.clients
     }
-
-
-def _feed(digest: Any, client: str, split: str, table: pa.Table) -> None:
-    """Feed a client and split to a content hash: its names, then its rows without client_id."""
-    rows = table.drop_columns(["client_id"]).replace_schema_metadata(None)
-    digest.update(f"{client}\x1f{split}\x1f{content_sha256(rows)}\n".encode())
 
 
 def _empty_cells(

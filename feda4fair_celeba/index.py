@@ -1,0 +1,84 @@
+"""The form of CelebA that may be published: which image is in which client and split.
+
+It holds nothing else of the source: no attribute, no label, no pixel. The rows that injection
+removed are not in it either, since the rule that removed an image tells its attributes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Final
+
+import pyarrow as pa
+
+from feda4fair.content import content_sha256
+from feda4fair.federation import Federation
+from feda4fair.split import SPLITS
+from feda4fair.write import arrow_schema, complete
+
+__all__ = ["INDEX_SCHEMA", "full_sha256", "index_rows"]
+
+INDEX_COLUMNS: Final = ("client_id", "image_id", "split")
+
+INDEX_SCHEMA: Final = pa.schema(
+    [pa.field(name, pa.string()) for name in INDEX_COLUMNS],
+    metadata={
+        "huggingface": json.dumps(
+            {
+                "info": {
+                    "features": {
+                        name: {"dtype": "string", "_type": "Value"} for name in INDEX_COLUMNS
+                    }
+                }
+            }
+        )
+    },
+)
+"""Columns of the index with the features entry that the Hub reads."""
+
+
+def index_rows(table: pa.Table, split: str) -> pa.Table:
+    """Return the index of the rows of one client and split.
+
+    Parameters
+    ----------
+    table : pyarrow.Table, n rows
+        Rows with ``client_id`` and ``image_id``.
+    split : str
+        Their split.
+
+    Returns
+    -------
+    pyarrow.Table, n rows
+        ``client_id``, ``image_id`` and ``split``, of `INDEX_SCHEMA`.
+
+    Examples
+    --------
+    >>> rows = pa.table({"client_id": ["c00"], "image_id": ["000001.jpg"], "Male": [1]})
+    >>> index_rows(rows, "train").to_pylist()
+    [{'client_id': 'c00', 'image_id': '000001.jpg', 'split': 'train'}]
+    """
+    splits = pa.repeat(pa.scalar(split), table.num_rows)
+    columns = [table["client_id"], table["image_id"], splits]
+    return pa.table(columns, names=list(INDEX_COLUMNS)).cast(INDEX_SCHEMA)
+
+
+def full_sha256(federation: Federation) -> str:
+    """Return the content hash of the full rows, without image bytes.
+
+    It equals ``content_sha256`` of the config in the manifest of a build with ``--images none``,
+    and is what the manifest of the index form holds, so that rebuilt rows can be proven.
+    """
+    schema = arrow_schema(federation.recipe.schema)
+    digest = hashlib.sha256()
+    for client, rows in federation:
+        codes = federation.split[client.start : client.stop]
+        for code, split in enumerate(SPLITS):
+            mask = codes == code
+            if mask.any():
+                table = complete(rows.filter(pa.array(mask)), schema, lambda plain: plain)
+                content = table.drop_columns(["client_id"]).replace_schema_metadata(None)
+                line = f"{client.name}\x1f{split}\x1f{content_sha256(content)}\n"
+                digest.update(line.encode())
+    return digest.hexdigest()
