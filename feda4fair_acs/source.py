@@ -47,6 +47,8 @@ class PumsSource:
         Whether a file that is not there is fetched from the Census Bureau.
     cache : Path
         Folder of the cached tidy tables.
+    partial : bool
+        Whether states with a wanted client are left out.
     natural : str
         What a part is.
     synthetic : bool
@@ -59,6 +61,7 @@ class PumsSource:
     folder: Path
     download: bool
     cache: Path
+    partial: bool = False
     natural: str = "state"
     synthetic: bool = False
     _records: dict[str, SourceFile] = field(default_factory=dict, repr=False, compare=False)
@@ -87,6 +90,20 @@ class PumsSource:
         name = csv_name(part, self.year)
         self._records[part] = _record(name, part, rows_kept=table.num_rows, facts=facts)
         return _numbered(table)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the source differs from the benchmark's: another release, or states left out."""
+        notes = []
+        if (self.year, self.horizon) != (2018, "1-Year"):
+            notes.append(f"built from the {self.year} {self.horizon} files, not 2018 1-Year.")
+        if self.partial:
+            notes.append(f"built from {len(self.parts)} states: {', '.join(self.parts)}.")
+        return tuple(notes)
+
+    def fit(self, recipe: Recipe) -> Recipe:
+        """Return the recipe as it is: `attach` adds no column."""
+        return recipe
 
     def attach(self, table: pa.Table) -> pa.Table:
         """Return the rows as they are: nothing is too large to carry along."""
@@ -158,6 +175,15 @@ class SampleSource:
         facts = _facts(table, rows_read=raw.num_rows)
         self._records[part] = _record(name, part, rows_kept=table.num_rows, facts=facts)
         return _numbered(table)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing: what a sample is, its card says anyway."""
+        return ()
+
+    def fit(self, recipe: Recipe) -> Recipe:
+        """Return the recipe as it is: `attach` adds no column."""
+        return recipe
 
     def attach(self, table: pa.Table) -> pa.Table:
         """Return the rows as they are: nothing is too large to carry along."""
@@ -262,6 +288,7 @@ def open_recipes(
         for recipe in recipes
         for client in chosen_clients(recipe, clients, STATES)
     }
+    cut = states is not None and not wanted <= set(states)
     if states is not None:
         wanted &= set(chosen_states(states))
         if not wanted:
@@ -271,13 +298,14 @@ def open_recipes(
             )
     if sample:
         return SampleSource(parts=chosen_states(sorted(wanted)))
-    return open_source(
+    source = open_source(
         data_dir,
         year=year,
         horizon=horizon,
         states=sorted(wanted),
         allow_missing=allow_missing,
     )
+    return replace(source, partial=source.partial or cut)
 
 
 def _available(source: PumsSource, *, allow_missing: bool) -> PumsSource:
@@ -292,7 +320,7 @@ def _available(source: PumsSource, *, allow_missing: bool) -> PumsSource:
             f"{zip_name(first)} or {csv_name(first, source.year)} there"
             f"{' and likewise for the others' if len(missing) > 1 else ''}{way_out}."
         )
-    return replace(source, parts=present)
+    return replace(source, parts=present, partial=source.partial or bool(missing))
 
 
 def _check_whole(path: Path, found: int, expected: int | None) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from feda4fair.dataset import Dataset
 from feda4fair_celeba.configs import RECIPES
+from feda4fair_celeba.index import INDEX
 from feda4fair_celeba.source import open_source
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ DATASET: Final = Dataset(
     folder=Path(__file__).parent,
     recipes=RECIPES,
     open_source=open_source,
+    index=INDEX,
 )
 
 

@@ -6,34 +6,25 @@ removed are not in it either, since the rule that removed an image tells its att
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Final
 
 import pyarrow as pa
 
-from feda4fair.content import content_sha256
+from feda4fair.dataset import Index
 from feda4fair.federation import Federation
 from feda4fair.split import SPLITS
-from feda4fair.write import arrow_schema, complete
+from feda4fair.write import ContentDigest, arrow_schema, complete
 
-__all__ = ["INDEX_SCHEMA", "full_sha256", "index_rows"]
+__all__ = ["INDEX", "INDEX_SCHEMA", "full_sha256", "index_rows"]
 
 INDEX_COLUMNS: Final = ("client_id", "image_id", "split")
 
+FEATURES: Final = {name: {"dtype": "string", "_type": "Value"} for name in INDEX_COLUMNS}
+
 INDEX_SCHEMA: Final = pa.schema(
     [pa.field(name, pa.string()) for name in INDEX_COLUMNS],
-    metadata={
-        "huggingface": json.dumps(
-            {
-                "info": {
-                    "features": {
-                        name: {"dtype": "string", "_type": "Value"} for name in INDEX_COLUMNS
-                    }
-                }
-            }
-        )
-    },
+    metadata={"huggingface": json.dumps({"info": {"features": FEATURES}})},
 )
 """Columns of the index with the features entry that the Hub reads."""
 
@@ -71,14 +62,15 @@ def full_sha256(federation: Federation) -> str:
     and is what the manifest of the index form holds, so that rebuilt rows can be proven.
     """
     schema = arrow_schema(federation.recipe.schema)
-    digest = hashlib.sha256()
+    digest = ContentDigest()
     for client, rows in federation:
-        codes = federation.split[client.start : client.stop]
+        codes = federation.split_of(client)
         for code, split in enumerate(SPLITS):
             mask = codes == code
             if mask.any():
                 table = complete(rows.filter(pa.array(mask)), schema, lambda plain: plain)
-                content = table.drop_columns(["client_id"]).replace_schema_metadata(None)
-                line = f"{client.name}\x1f{split}\x1f{content_sha256(content)}\n"
-                digest.update(line.encode())
+                digest.feed(client.name, split, table)
     return digest.hexdigest()
+
+
+INDEX: Final = Index(features=FEATURES, schema=INDEX_SCHEMA, rows=index_rows)

@@ -108,6 +108,13 @@ class CelebASource:
             raise SourceError(f"celeba: the source has no part {part!r}, only {PART!r}.")
         return self._table
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Whether the rows are fewer or other than those of the published files."""
+        if self.synthetic or self.published:
+            return ()
+        return (f"built from {self._table.num_rows:,} rows, not the published {ROWS:,}.",)
+
     def fit(self, recipe: Recipe) -> Recipe:
         """Return a recipe with the columns that `attach` adds."""
         return recipe if self.images is None else with_images(recipe)

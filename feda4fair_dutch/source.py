@@ -83,6 +83,15 @@ class DutchSource:
             raise SourceError(f"dutch: the source has no part {part!r}, only {PART!r}.")
         return self._table
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing: a file with other rows is refused."""
+        return ()
+
+    def fit(self, recipe: Recipe) -> Recipe:
+        """Return the recipe as it is: `attach` adds no column."""
+        return recipe
+
     def attach(self, table: pa.Table) -> pa.Table:
         """Return the rows as they are: nothing is too large to carry along."""
         return table

@@ -52,6 +52,16 @@ def parser() -> argparse.ArgumentParser:
     acs.add_argument("--year", type=int, help="survey year (default 2018)")
     acs.add_argument("--horizon", choices=("1-Year", "5-Year"), help="default 1-Year")
     acs.add_argument("--states", nargs="+", metavar="ST", help="postal codes, e.g. WY VT")
+    celeba = command.add_argument_group("celeba")
+    celeba.add_argument(
+        "--images", choices=("embed", "none"), help="default: where they are there"
+    )
+    celeba.add_argument(
+        "--form",
+        choices=("full", "index"),
+        default="full",
+        help="index: image_id, client_id, split and nothing else, which may be published",
+    )
     return command
 
 
@@ -62,14 +72,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise RecipeError(f"--workers {args.workers}: at least one process is needed.")
     dataset: Dataset = import_module(f"feda4fair_{args.dataset}").DATASET
     recipes = dataset.choose(args.configs, control=args.control)
-    options = _options(args)
     source = dataset.open_source(
         args.source,
         recipes=recipes,
         clients=args.clients,
         sample=args.sample,
         allow_missing=args.allow_missing,
-        **options,
+        **_options(args),
     )
     manifest = build(
         dataset,
@@ -79,36 +88,37 @@ def main(argv: Sequence[str] | None = None) -> None:
         clients=args.clients,
         overwrite=args.overwrite,
         workers=args.workers,
-        notes=_notes(args, options, source.parts),
+        form=args.form,
+        notes=_notes(args),
     )
     report(args.out, manifest)
     if args.show:
         show(args.out, manifest)
 
 
+OPTIONS = {"acs": ("year", "horizon", "states"), "dutch": (), "celeba": ("images",)}
+
+
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the options that belong to one dataset, refusing those of another."""
-    own = {"acs": ("year", "horizon", "states")}.get(args.dataset, ())
-    given = {
-        name: getattr(args, name)
-        for name in ("year", "horizon", "states")
-        if getattr(args, name) is not None
-    }
+    own = OPTIONS[args.dataset]
+    every = [name for names in OPTIONS.values() for name in names]
+    given = {name: getattr(args, name) for name in every if getattr(args, name) is not None}
     foreign = sorted(set(given) - set(own))
     if foreign:
         raise RecipeError(
             f"--{', --'.join(foreign)}: not an option of {args.dataset}; see build.py --help."
         )
+    if args.form == "index":
+        given |= {"images": "none"}
     return given
 
 
-def _notes(args: argparse.Namespace, options: dict[str, Any], parts: tuple[str, ...]) -> list[str]:
+def _notes(args: argparse.Namespace) -> list[str]:
     """Say in sentences how this build differs from the published one."""
-    notes = [f"built with {name} = {value}." for name, value in options.items()]
+    notes = []
     if args.clients:
         notes.append(f"only the clients {', '.join(sorted(args.clients))}.")
-    if args.allow_missing:
-        notes.append(f"built from a source that may lack clients; it has {len(parts)} parts.")
     if args.control:
         notes.append(f"a control with {args.control} bias.")
     return notes

@@ -459,6 +459,11 @@ ALL = BiasRule(where=FEMALE, drop=1.0)
             "client z keeps none of its 3 rows",
         ),
         (source(3), recipe(subdivide=Subdivide(parts=5)), "keeps none of its 0 rows"),
+        (
+            source(40),
+            recipe(schema=replace(SCHEMA, label=Label(column="y", favorable=(5,)))),
+            "no row has the favorable label 5",
+        ),
         (source(3), recipe(partition=Iid(clients=4)), "only 3 rows"),
         (source(9), recipe(partition=Natural(column="state")), "no such column"),
         (

@@ -252,7 +252,7 @@ def exchanged(at: tuple[Any, ...], value: Any) -> str:
 @pytest.mark.parametrize(
     "value",
     [
-        *(None, True, -1, 0, 1, 10**6, -0.5, 0.5, 2.5, math.nan, math.inf),
+        *(None, True, -1, 0, 1, 2**32, 10**400, -0.5, 0.5, 2.5, math.nan, math.inf),
         *("", "label", "row_id", "kind", "\ud800"),
         *([], [[]], {}, {"kind": "Coding"}, {"kind": []}),
     ],
@@ -347,8 +347,10 @@ def test_nesting_without_end_is_a_sentence() -> None:
         (lambda: group(clients=1.5), "share 1.5"),
         (lambda: group(clients=math.nan), "share nan"),
         (lambda: group(clients="AB"), "AB"),
-        (lambda: Iid(clients=0), "at least one client"),
-        (lambda: Subdivide(parts=1), "at least two parts"),
+        (lambda: Iid(clients=0), "clients=0"),
+        (lambda: Subdivide(parts=1), "parts=1"),
+        (lambda: Iid(clients=10**9), "clients=1000000000"),
+        (lambda: Subdivide(parts=10**9), "parts=1000000000"),
         (lambda: Subdivide(parts=3, cut="even"), "even"),
         (lambda: RowSplit(validation=0.5, test=0.5), "leave rows for train"),
         (lambda: RowSplit(validation=-0.1), "at least 0"),

@@ -16,6 +16,7 @@ from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import gettempdir
+from typing import Literal
 
 import pyarrow as pa
 from filelock import FileLock, Timeout
@@ -40,6 +41,7 @@ def build(
     out: Path,
     *,
     clients: Sequence[str] = (),
+    form: Literal["full", "index"] = "full",
     overwrite: bool = False,
     workers: int = 1,
     notes: Sequence[str] = (),
@@ -58,6 +60,8 @@ def build(
         Target folder; it appears complete or not at all.
     clients : sequence of str
         Only these clients, each exactly as among all others; all by default.
+    form : {"full", "index"}
+        Write the rows, or only the index that may be published where they may not.
     overwrite : bool, default False
         Replace an earlier build in ``out``.
     workers : int, default 1
@@ -77,15 +81,20 @@ def build(
     SourceError, SchemaError, RecipeError
         If source, schema and recipe do not fit.
     """
+    if form == "index" and dataset.index is None:
+        raise OutputError(
+            f"{dataset.name}: has no index form, its rows may be published; use full."
+        )
     with _staging(out, overwrite=overwrite) as folder:
-        task = _Task(dataset, source, folder, tuple(clients))
+        task = _Task(dataset, source, folder, tuple(clients), form)
+        recipes = [source.fit(recipe) for recipe in recipes]
         configs = _write_configs(task, recipes, workers)
         manifest = build_manifest(
             dataset,
             configs,
             source.files(),
             synthetic=source.synthetic,
-            notes=notes,
+            notes=[*source.notes, *notes],
         )
         write_card(folder, manifest, dataset)
         return write_manifest(folder, manifest)
@@ -149,6 +158,7 @@ class _Task:
     source: Source
     folder: Path
     clients: tuple[str, ...]
+    form: Literal["full", "index"]
 
 
 def _write_configs(task: _Task, recipes: Sequence[Recipe], workers: int) -> list[ConfigFiles]:
@@ -192,6 +202,7 @@ def _write_group(
                     recipe,
                     attach=task.source.attach,
                     client_names=task.dataset.client_names,
+                    index=task.dataset.index if task.form == "index" else None,
                 )
             )
             for recipe in recipes

@@ -15,7 +15,7 @@ from feda4fair.content import SourceFile
 from feda4fair.errors import RecipeError
 from feda4fair.recipe import Control, Recipe
 
-__all__ = ["Dataset", "Prose", "Source"]
+__all__ = ["Dataset", "Index", "Prose", "Source"]
 
 
 class Source(Protocol):
@@ -39,11 +39,37 @@ class Source(Protocol):
     def read(self, part: str) -> pa.Table:
         """Return the tidy rows of a part: ``row_id``, source columns, ``label``."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on how the source differs from the benchmark's; none where it does not."""
+
+    def fit(self, recipe: Recipe) -> Recipe:
+        """Return a recipe with the columns that `attach` will add."""
+
     def attach(self, table: pa.Table) -> pa.Table:
         """Add columns too large to carry along (images) to the rows of one client."""
 
     def files(self) -> tuple[SourceFile, ...]:
         """Return what was read, for the manifest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """The form of a dataset that may be published where its rows may not.
+
+    Parameters
+    ----------
+    features : dict
+        The index columns in the Hub's notation.
+    schema : pyarrow.Schema
+        Schema of the index columns.
+    rows : callable
+        ``rows(table, split) -> table`` gives the index of a client's full rows.
+    """
+
+    features: dict[str, Any]
+    schema: pa.Schema
+    rows: Callable[[pa.Table, str], pa.Table]
 
 
 Prose = dict[str, Any]
@@ -64,6 +90,8 @@ class Dataset:
     open_source : callable
         ``open_source(data_dir, *, recipes, clients, sample, allow_missing, ...) -> Source``;
         further keyword arguments are the dataset's own options.
+    index : Index, optional
+        The form that may be published where full rows may not.
     assets : tuple of str
         Files of the folder that are copied beside the card.
     client_names : dict of str to str
@@ -76,6 +104,7 @@ class Dataset:
     folder: Path
     recipes: tuple[Recipe, ...]
     open_source: Callable[..., Source]
+    index: Index | None = None
     assets: tuple[str, ...] = ()
     client_names: dict[str, str] = field(default_factory=dict)
     version: str = "1.0.0"

@@ -291,16 +291,13 @@ def _decide(
     clients = _kept(name, recipe)
     for code, client in clients.items():
         members = np.flatnonzero(piece == code)
-        own = content.take(members)
         local = Injection(injection.rule[members], injection.flipped[members], ())
-        split = _split_codes(client, own, local, order, recipe)
+        _check_left(client, local, recipe)
+        own = content.take(members)
+        split = _split_codes(client, own, local, _within(order, members, piece), recipe)
         if recipe.control:
             local = _control(client, own, recipe)
-        if (local.rule >= 0).all():
-            raise RecipeError(
-                f"{recipe}: client {client} keeps none of its {len(members)} rows; lower its drop "
-                "rates or take it out of the recipe."
-            )
+            _check_left(client, local, recipe)
         at = rows[members]
         assignment.client[at] = len(assignment.names)
         assignment.rule[at], assignment.flipped[at] = local.rule, local.flipped
@@ -310,6 +307,24 @@ def _decide(
         assignment.ledger += local.ledger
     if clients and not recipe.control:
         assignment.ledger += injection.ledger
+
+
+def _check_left(client: str, injection: Injection, recipe: Recipe) -> None:
+    if (injection.rule >= 0).all():
+        raise RecipeError(
+            f"{recipe}: client {client} keeps none of its {len(injection.rule)} rows; lower its "
+            "drop rates or take it out of the recipe."
+        )
+
+
+def _within(order: Rows, members: Rows, piece: NDArray[np.int32]) -> Rows:
+    """Return an order of a client's rows as an order within some of them."""
+    if len(members) == len(piece):
+        return order
+    position = np.full(len(piece), -1)
+    position[members] = np.arange(len(members))
+    within = position[order]
+    return within[within >= 0]
 
 
 def _order(name: str, injection: Injection, recipe: Recipe) -> Rows:
@@ -375,7 +390,10 @@ def _split_codes(
             gone = injection.rule >= 0
             codes[gone] = scatter_split(content.row_id[gone], split, seed=recipe.seed, scope=scope)
             released = content.strata(split.stratify)[order] if split.stratify else None
-            codes[order] = released_split(released, len(order), split, seed=recipe.seed)
+            try:
+                codes[order] = released_split(released, len(order), split, seed=recipe.seed)
+            except RecipeError as error:
+                raise RecipeError(f"{recipe}: client {client}: {error}") from None
             return codes
         case _:
             assert_never(recipe.split)

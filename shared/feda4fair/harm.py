@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal
+from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,7 +190,7 @@ def _resample(cells: Ints, seed: int, scope: str, client: str) -> Ints:
     return np.ascontiguousarray(drawn.T).reshape(DRAWS, *cells.shape)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _cumulative(mean: int) -> tuple[int, Floats]:
     """Return the first count of a table, and P(count <= first, first + 1, ...) from there on.
 
@@ -198,7 +198,7 @@ def _cumulative(mean: int) -> tuple[int, Floats]:
     """
     reach = int(10 * np.sqrt(mean)) + 10
     first = max(0, mean - reach)
-    table: Floats = pdtr(np.arange(first, mean + reach), float(mean))
+    table = np.asarray(pdtr(np.arange(first, mean + reach), float(mean)), dtype=np.float64)
     return first, table
 
 
@@ -212,12 +212,3 @@ def _central(values: Floats) -> tuple[float, float]:
 
 def _known(values: Floats) -> tuple[float | None, ...]:
     return tuple(None if np.isnan(value) else float(value) for value in values)
-
-
-def joint_counts(groups: Ints, size: int, outcomes: Sequence[NDArray[Any]]) -> Ints:
-    """Count rows by group and binary outcomes, shape (size, 2, 2, ...)."""
-    cell = groups.copy()
-    for outcome in outcomes:
-        cell = cell * 2 + outcome
-    shape = (size, *(2 for _ in outcomes))
-    return np.bincount(cell, minlength=int(np.prod(shape))).reshape(shape)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from scipy.stats import binom
 
 from feda4fair import seeds
 
@@ -121,6 +120,8 @@ def dealt_rows(rows: Ints, share: Floats, *names: str) -> Ints:
 
 
 def _binomials(trials: Ints, rate: Floats, shape: tuple[int, ...], *names: str) -> Ints:
+    from scipy.stats import binom  # here, because it takes half a second to load
+
     uniform = seeds.uniforms(_SEED, "homogeneous", *names, size=int(np.prod(shape)))
     # The inverse CDF at exactly 0 is -1; half a cell of the 53-bit grid is safely inside.
     drawn = binom.ppf(uniform.reshape(shape) + 2.0**-54, trials, rate)

@@ -14,7 +14,7 @@ from feda4fair.content import SourceFile
 from feda4fair.dataset import Dataset
 from feda4fair.errors import OutputError
 from feda4fair.schema import Schema
-from feda4fair.write import ConfigFiles, hub_features
+from feda4fair.write import ConfigFiles
 
 __all__ = ["MANIFEST", "build_manifest", "file_sha256", "read_manifest", "write_manifest"]
 
@@ -74,6 +74,7 @@ def _config(config: ConfigFiles) -> dict[str, Any]:
     return {
         "description": recipe.description,
         "control": recipe.control,
+        "form": config.form,
         "example": config.example,
         "recipe_sha256": hashlib.sha256(recipe.to_json().encode()).hexdigest(),
         "content_sha256": config.content_sha256,
@@ -86,8 +87,8 @@ def _config(config: ConfigFiles) -> dict[str, Any]:
         "source_rows": config.source_rows,
         "left_out": config.left_out,
         "splits": config.splits,
-        "features": hub_features(recipe.schema),
-        "columns": _columns(recipe.schema),
+        "features": config.features,
+        "columns": [c for c in _columns(recipe.schema) if c["name"] in config.features],
         "ledger": [asdict(entry) for entry in config.ledger],
         "empty_cells": [list(cell) for cell in config.empty_cells],
     }
@@ -130,6 +131,9 @@ def _columns(schema: Schema) -> list[dict[str, Any]]:
             "role": "provenance",
             "description": "Injection changed the label; the clean label is label XOR flipped.",
         }
+    )
+    rows.append(
+        {"name": "split", "role": "provenance", "description": "train, validation or test."}
     )
     return rows
 

@@ -27,9 +27,7 @@ def recipe_sha256(recipe: Recipe) -> str:
     return hashlib.sha256(recipe.to_json().encode()).hexdigest()
 
 
-def read_federation(
-    folder: Path, config: str, *, columns: Sequence[str] | None = None
-) -> Federation:
+def read_federation(folder: Path, config: str, *, features: bool = True) -> Federation:
     """Read one config of a built folder.
 
     Parameters
@@ -38,8 +36,8 @@ def read_federation(
         A folder that ``build.py`` wrote.
     config : str
         Name of the config.
-    columns : sequence of str, optional
-        Only these of the schema's columns; images are never read.
+    features : bool, default True
+        Read the features too, but never images; otherwise only sensitive attributes and labels.
 
     Returns
     -------
@@ -63,8 +61,8 @@ def read_federation(
             f"{folder}/recipes/{config}.json: is not the recipe that the manifest names "
             f"({facts['recipe_sha256'][:12]}); build the folder again."
         )
-    tabular = [c.name for c in recipe.schema.columns if c.dtype != "image"]
-    chosen = tabular if columns is None else [name for name in tabular if name in columns]
+    tabular = tuple(c.name for c in recipe.schema.columns if c.dtype != "image")
+    chosen = tabular if features else recipe.schema.sensitive
     wanted = ["client_id", "row_id", *chosen, "label"]
     index = _read(folder / "clients" / f"{config}.parquet")
     names, parents, folds = _clients(index)

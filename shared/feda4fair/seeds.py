@@ -13,7 +13,13 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["choice", "normal", "permutation", "raw_bits", "uniforms"]
+__all__ = ["choice", "key", "normal", "permutation", "raw_bits", "uniforms"]
+
+
+def key(seed: int, *names: str | int) -> int:
+    """Return the 128-bit key of a seed and names: a random order of names where compared."""
+    text = "\x1f".join(f"{type(name).__name__}:{name}" for name in (seed, *names))
+    return int.from_bytes(blake2b(text.encode(), digest_size=16).digest(), "little")
 
 
 def raw_bits(seed: int, *names: str | int, size: int) -> NDArray[np.uint64]:
@@ -40,9 +46,7 @@ def raw_bits(seed: int, *names: str | int, size: int) -> NDArray[np.uint64]:
     ... ).tolist()
     True
     """
-    text = "\x1f".join(f"{type(name).__name__}:{name}" for name in (seed, *names))
-    key = int.from_bytes(blake2b(text.encode(), digest_size=16).digest(), "little")
-    bits: NDArray[np.uint64] = np.random.Philox(key=key).random_raw(size)
+    bits: NDArray[np.uint64] = np.random.Philox(key=key(seed, *names)).random_raw(size)
     return bits
 
 

@@ -116,6 +116,11 @@ def released_split(
     -------
     ndarray of int8, shape (rows,)
         0 train, 1 validation, 2 test.
+
+    Raises
+    ------
+    RecipeError
+        If a stratum has a single row, or a side has fewer rows than there are strata.
     """
     rest, test = _shuffle_split(strata, np.arange(rows), split.test, seed)
     codes = np.zeros(rows, dtype=np.int8)
@@ -134,10 +139,16 @@ def _shuffle_split(
     if strata is None:
         order = state.permutation(len(positions))
         return positions[order[count:]], positions[order[:count]]
-    present = np.bincount(strata)
+    own = strata[positions]
+    present = np.bincount(own)
     level = np.cumsum(present > 0) - 1
-    codes = level.astype(np.min_scalar_type(len(present)))[strata[positions]]
+    codes = level.astype(np.min_scalar_type(len(present)))[own]
     sizes = np.bincount(codes)
+    if sizes.min() < 2 or min(count, len(positions) - count) < len(sizes):
+        raise RecipeError(
+            f"{len(positions)} rows in {len(sizes)} strata, the smallest with {sizes.min()}, "
+            "are too few for a stratified split."
+        )
     first = _proportional(sizes, len(positions) - count, state)
     second = _proportional(sizes - first, count, state)
     members = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
@@ -196,7 +207,7 @@ def folds(clients: Mapping[str, str], count: int, *, seed: int, scope: str) -> d
     True
     """
     size = Counter(clients.values())
-    rank = {parent: int(seeds.raw_bits(seed, scope, "fold", parent, size=1)[0]) for parent in size}
+    rank = {parent: seeds.key(seed, scope, "fold", parent) for parent in size}
     load = [0] * count
     fold_of: dict[str, int] = {}
     for parent in sorted(size, key=lambda p: (-size[p], rank[p], p)):

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +23,12 @@ import pyarrow.parquet as pq
 
 from feda4fair.bias import LedgerEntry
 from feda4fair.content import content_sha256
+from feda4fair.cube import Cube, concatenate
+from feda4fair.dataset import Index
 from feda4fair.federation import Client, Federation
+from feda4fair.measure import contenders, count_labels
 from feda4fair.recipe import Recipe
+from feda4fair.report import measure_cube
 from feda4fair.schema import Schema
 from feda4fair.split import SPLITS
 
@@ -211,12 +215,15 @@ class ContentDigest:
 class ConfigFiles:
     """What one config came to: its counts, its files and its hashes.
 
-    ``splits`` maps a split to rows, bytes in memory and file names below ``data/<config>/``;
-    ``example`` names a client and its split for loading lines; ``empty_cells`` lists
-    (client, attribute, value, label) that occur in test but not in train.
+    ``form`` is "index" where only the publishable index was written, ``features`` are the written
+    columns in the Hub's notation; ``splits`` maps a split to rows, bytes in memory and file names
+    below ``data/<config>/``; ``example`` names a client and its split for loading lines;
+    ``empty_cells`` lists (client, attribute, value, label) that test holds and train lacks.
     """
 
     recipe: Recipe
+    form: Literal["full", "index"]
+    features: dict[str, Any]
     example: dict[str, str]
     splits: dict[str, dict[str, Any]]
     clients: int
@@ -245,6 +252,9 @@ class ConfigWriter:
         Adds columns that are too large to carry along (images) to the rows of one client.
     client_names : mapping of str to str
         Names of clients for people.
+    index : Index, optional
+        Write only this index of the rows, and no removed rows; hashes and counts are still
+        those of the full rows.
     """
 
     def __init__(
@@ -254,22 +264,29 @@ class ConfigWriter:
         *,
         attach: Attach,
         client_names: dict[str, str] | None = None,
+        index: Index | None = None,
     ) -> None:
-        self.folder, self.recipe, self.attach = folder, recipe, attach
+        self.folder, self.recipe, self.attach, self.form = folder, recipe, attach, index
         self.client_names = client_names or {}
         self.schema = arrow_schema(recipe.schema)
         data = folder / "data" / recipe.name
         data.mkdir(parents=True)
-        (folder / "dropped").mkdir(exist_ok=True)
-        self.shards = {split: _Shards(data, split, self.schema) for split in SPLITS}
-        removed = dropped_schema(recipe.schema)
-        self.removed = _writer(folder / "dropped" / f"{recipe.name}.parquet", removed)
-        self.removed_schema = removed
+        written = self.schema if index is None else index.schema
+        self.shards = {split: _Shards(data, split, written) for split in SPLITS}
+        self.removed_schema = dropped_schema(recipe.schema)
+        self.removed = None if index else self._removed_writer()
+        self.before: list[Cube] = []
+        self.after: list[Cube] = []
         self.digest, self.removed_digest = ContentDigest(), ContentDigest()
         self.index: list[dict[str, Any]] = []
         self.ledger: list[LedgerEntry] = []
         self.empty_cells: list[tuple[str, str, str, str]] = []
         self.clients = self.flipped = self.dropped = self.source_rows = self.left_out = 0
+
+    def _removed_writer(self) -> pq.ParquetWriter:
+        path = self.folder / "dropped" / f"{self.recipe.name}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        return _writer(path, self.removed_schema)
 
     def __enter__(self) -> ConfigWriter:
         return self
@@ -282,13 +299,16 @@ class ConfigWriter:
     ) -> None:
         for shards in self.shards.values():
             shards.close()
-        self.removed.close()
+        if self.removed is not None:
+            self.removed.close()
 
     def add(self, federation: Federation) -> None:
         """Write the clients of a part after those already written."""
         self.source_rows += federation.source_rows
         self.left_out += federation.left_out
         self.ledger += federation.ledger
+        self.after.append(count_labels(federation))
+        self.before.append(count_labels(federation, restored=True))
         rules = _rules_of(federation)
         for client, rows in federation:
             gone = federation.dropped_of(client.name)
@@ -309,7 +329,8 @@ class ConfigWriter:
                 continue
             table = rows if mask.all() else rows.filter(pa.array(mask))
             table = complete(table, self.schema, self.attach)
-            shard, row_group = self.shards[name].write(table)
+            written = table if self.form is None else self.form.rows(table, name)
+            shard, row_group = self.shards[name].write(written)
             self.digest.feed(client.name, name, table)
             texts, drop, flip = rules.get(client.name, ([], [], []))
             self.index.append(
@@ -333,7 +354,8 @@ class ConfigWriter:
             self.flipped += self.index[-1]["flipped"]
         if gone.num_rows:
             removed = complete(gone, self.removed_schema, self.attach)
-            self.removed.write_table(removed, row_group_size=removed.num_rows)
+            if self.removed is not None:
+                self.removed.write_table(removed, row_group_size=removed.num_rows)
             self.removed_digest.feed(client.name, "dropped", removed)
         self.clients += 1
         self.dropped += gone.num_rows
@@ -357,18 +379,22 @@ class ConfigWriter:
                     "num_bytes": shards.num_bytes,
                     "files": files,
                 }
-        self.removed.close()
+        if self.removed is not None:
+            self.removed.close()
         for entry in self.index:
             files = splits[entry["split"]]["files"]
             entry["file"] = f"data/{self.recipe.name}/{files[entry['file']]}"
         index = pa.Table.from_pylist(self.index, schema=INDEX_SCHEMA)
         write_parquet(index, self.folder / "clients" / f"{self.recipe.name}.parquet")
+        self._write_statistics()
         recipes = self.folder / "recipes"
         recipes.mkdir(exist_ok=True)
         (recipes / f"{self.recipe.name}.json").write_text(self.recipe.to_json(), "utf-8")
         first = min(self.index, key=lambda entry: SPLITS.index(entry["split"]))
         return ConfigFiles(
             recipe=self.recipe,
+            form="index" if self.form else "full",
+            features=self.form.features if self.form else hub_features(self.recipe.schema),
             example={"split": first["split"], "client": first["client_id"]},
             splits=splits,
             clients=self.clients,
@@ -384,6 +410,27 @@ class ConfigWriter:
             empty_cells=tuple(self.empty_cells),
         )
 
+    def _write_statistics(self) -> None:
+        """Write the fairness of every client before and after injection, in one long table."""
+        compare = contenders(self.recipe)
+        before = measure_cube(concatenate(self.before), compare=compare).statistics()
+        after = measure_cube(concatenate(self.after), compare=compare).statistics()
+        tables = [
+            table.replace_schema_metadata(None).add_column(
+                0, STAGE, [pa.repeat(stage, table.num_rows)]
+            )
+            for stage, table in (("before", before), ("after", after))
+        ]
+        table = pa.concat_tables(tables).replace_schema_metadata(after.schema.metadata)
+        write_parquet(table, self.folder / "statistics" / f"{self.recipe.name}.parquet")
+
+
+STAGE = pa.field("stage", pa.string(), nullable=False)
+"""First column of ``statistics/<config>.parquet``: "before" or "after" injection.
+
+The other columns are those of :data:`feda4fair.longform.STATISTICS`; the file's metadata holds the
+report after injection, which ``FairnessReport.read_parquet`` gives back.
+"""
 
 INDEX_SCHEMA = pa.schema(
     {
