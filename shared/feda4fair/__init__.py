@@ -10,6 +10,9 @@ Examples
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from feda4fair.bias import LedgerEntry
 from feda4fair.dataset import Dataset
 from feda4fair.errors import Feda4FairError
@@ -28,7 +31,14 @@ from feda4fair.recipe import (
 )
 from feda4fair.schema import Coding, Column, Label, Schema
 
+if TYPE_CHECKING:
+    from feda4fair.measure import measure
+    from feda4fair.report import FairnessReport
+
 __version__ = "0.1.0"
+
+LATER = {"FairnessReport": "report", "measure": "measure"}
+"""Names whose modules load slowly (pandas, scipy) and are imported when they are asked for."""
 
 __all__ = [
     "BiasRule",
@@ -38,6 +48,7 @@ __all__ = [
     "Coding",
     "Column",
     "Dataset",
+    "FairnessReport",
     "Feda4FairError",
     "Federation",
     "Gaussian",
@@ -50,4 +61,11 @@ __all__ = [
     "Schema",
     "Subdivide",
     "federate_table",
+    "measure",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in LATER:
+        return getattr(import_module(f"feda4fair.{LATER[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -130,14 +130,11 @@ def federate_table(
     RecipeError
         If a client loses all its rows, groups do not fit the clients, or no row is selected.
     """
-    source_rows = table.num_rows
     encoded = encode(table, recipe.schema)
-    if recipe.select:
-        selected = _selected(encoded, recipe)
-        encoded, table = encoded.take(selected), table.take(selected)
-    if encoded.num_rows == 0:
-        raise RecipeError(f"{recipe}: no row of {source_rows} is left; check source and select.")
-    names, codes = _partition(table, recipe, client)
+    selected = _selected(encoded, recipe)
+    names, codes = _partition(table, selected, recipe, client)
+    if len(selected) < table.num_rows:
+        encoded = encoded.take(selected)
     if client is None:
         _check_whole(encoded, recipe, names)
     content = Codes(
@@ -150,7 +147,7 @@ def federate_table(
     for name, members in zip(names, _members(codes, len(names)), strict=True):
         _decide(name, members, content.take(members), rules[name], recipe, assignment)
     fold = _folds(recipe, names if client is None else parents or names)
-    return _gather(encoded, assignment, recipe, source_rows, fold)
+    return _gather(encoded, assignment, recipe, table.num_rows, fold)
 
 
 def known_clients(recipe: Recipe, parents: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -164,7 +161,8 @@ def known_clients(recipe: Recipe, parents: tuple[str, ...] = ()) -> tuple[str, .
         width = len(str(recipe.partition.clients - 1))
         parents = tuple(f"c{i:0{width}d}" for i in range(recipe.partition.clients))
     if recipe.subdivide is not None:
-        return tuple(f"{p}_{i}" for p in sorted(parents) for i in range(recipe.subdivide.parts))
+        pieces_of = range(recipe.subdivide.parts)
+        return tuple(sorted(f"{parent}_{i}" for parent in parents for i in pieces_of))
     return tuple(sorted(parents))
 
 
@@ -189,16 +187,24 @@ def chosen_clients(
 
 
 def _partition(
-    table: pa.Table, recipe: Recipe, client: str | None
+    table: pa.Table, selected: Rows, recipe: Recipe, client: str | None
 ) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """Return the clients, and the client of every selected row.
+
+    Natural clients are those of all rows, selected or not; others are dealt selected rows only.
+    """
+    if isinstance(recipe.partition, Natural):
+        if client is not None:
+            return (client,), np.zeros(len(selected), dtype=np.int32)
+        names, codes = assign(table, recipe.partition, seed=recipe.seed, scope=recipe.name)
+        return names, codes[selected]
     if client is not None:
-        if not isinstance(recipe.partition, Natural):
-            raise RecipeError(
-                f"{recipe}: rows of one natural client {client} came to a recipe partitioned by "
-                f"{type(recipe.partition).__name__}; use Natural."
-            )
-        return (client,), np.zeros(table.num_rows, dtype=np.int32)
-    return assign(table, recipe.partition, seed=recipe.seed, scope=recipe.name)
+        raise RecipeError(
+            f"{recipe}: rows of one natural client {client} came to a recipe whose partition is "
+            f"{type(recipe.partition).__name__}; use Natural."
+        )
+    rows = table.take(selected)
+    return assign(rows, recipe.partition, seed=recipe.seed, scope=recipe.name)
 
 
 def _check_whole(encoded: pa.Table, recipe: Recipe, parents: tuple[str, ...]) -> None:
@@ -224,7 +230,7 @@ def _check_whole(encoded: pa.Table, recipe: Recipe, parents: tuple[str, ...]) ->
 
 def _selected(table: pa.Table, recipe: Recipe) -> Rows:
     """Return the positions of the rows that the recipe selects."""
-    mask = np.ones(table.num_rows, dtype=np.bool_)
+    mask: NDArray[np.bool_] = np.ones(table.num_rows, dtype=np.bool_)
     for column, values in recipe.select:
         codes = [recipe.schema.code(column, value) for value in values]
         try:
@@ -234,7 +240,12 @@ def _selected(table: pa.Table, recipe: Recipe) -> Rows:
                 f"{recipe}: select {column} in {codes}, but the column is {table[column].type}."
             ) from None
         mask &= pc.is_in(table[column], wanted).to_numpy()
-    return np.flatnonzero(mask)
+    rows = np.flatnonzero(mask)
+    if len(rows) == 0:
+        raise RecipeError(
+            f"{recipe}: no row of {table.num_rows} is left; check source and select."
+        )
+    return rows
 
 
 def _members(codes: NDArray[np.int32], clients: int) -> Iterator[Rows]:

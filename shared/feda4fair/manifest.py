@@ -60,6 +60,8 @@ def build_manifest(
         "synthetic": synthetic,
         "benchmark": not synthetic and not notes,
         "notes": list(notes),
+        "prose": dataset.prose,
+        "citation": dataset.citation,
         "versions": {
             name: importlib.metadata.version(name) for name in ("feda4fair", "numpy", "pyarrow")
         },
