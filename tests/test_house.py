@@ -41,7 +41,7 @@ LAYERS = [
     *("partition", "bias", "split", "federation", "federate"),
     *("codes", "cube", "rates", "disparity", "fairness"),
     *("exact", "intervals", "uncertainty", "disagreement", "homogeneous", "heterogeneity"),
-    *("finding", "render", "longform", "overview", "archive", "report", "measure", "plots"),
+    *("finding", "render", "longform", "overview", "archive", "report", "measurement", "plots"),
     *("write", "manifest", "card", "build", "builder", "hub"),
     *("flower", "evaluate", "calibrate", "fl"),
 ]

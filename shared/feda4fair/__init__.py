@@ -32,12 +32,12 @@ from feda4fair.recipe import (
 from feda4fair.schema import Coding, Column, Label, Schema
 
 if TYPE_CHECKING:
-    from feda4fair.measure import measure
+    from feda4fair.measurement import measure
     from feda4fair.report import FairnessReport
 
 __version__ = "0.1.0"
 
-LATER = {"FairnessReport": "report", "measure": "measure"}
+LATER = {"FairnessReport": "report", "measure": "measurement"}
 """Names whose modules load slowly (pandas, scipy) and are imported when they are asked for."""
 
 __all__ = [

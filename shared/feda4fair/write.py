@@ -26,7 +26,7 @@ from feda4fair.content import content_sha256
 from feda4fair.cube import Cube, concatenate
 from feda4fair.dataset import Index
 from feda4fair.federation import Client, Federation
-from feda4fair.measure import contenders, count_labels
+from feda4fair.measurement import contenders, count_labels
 from feda4fair.recipe import Recipe
 from feda4fair.report import measure_cube
 from feda4fair.schema import Schema
