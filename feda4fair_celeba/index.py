@@ -63,13 +63,11 @@ def full_sha256(federation: Federation) -> str:
     """
     schema = arrow_schema(federation.recipe.schema)
     digest = ContentDigest()
-    for client, rows in federation:
-        codes = federation.split_of(client)
-        for code, split in enumerate(SPLITS):
-            mask = codes == code
-            if mask.any():
-                table = complete(rows.filter(pa.array(mask)), schema, lambda plain: plain)
-                digest.feed(client.name, split, table)
+    for client in federation.clients:
+        for split in SPLITS:
+            rows = federation.client(client.name, split)
+            if rows.num_rows:
+                digest.feed(client.name, split, complete(rows, schema, lambda plain: plain))
     return digest.hexdigest()
 
 

@@ -6,9 +6,7 @@ The last line of output counts rows and positives; both sides of a line must pri
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 YEAR = 2017
@@ -143,42 +141,10 @@ def pieces_with_pandas(state: str, frame: Any, recipe: Any) -> dict[str, Any]:
     return {f"{state}_{i}": p for i, p in enumerate(cut) if f"{state}_{i}" in recipe.keep}
 
 
-def rebuild(source: Path, out: Path, configs: list[str], states: list[str]) -> None:
-    """Time, in turn, a rebuild from the cache and the writing of its Parquet alone.
-
-    Prints the medians of both in seconds.
-    """
-    from feda4fair.build import build, federations
-    from feda4fair.write import ConfigWriter, arrow_schema, complete
-    from feda4fair_acs import DATASET
-
-    (recipe,) = DATASET.choose(configs)
-    found = DATASET.open_source(source, recipes=[recipe], states=states, year=YEAR)
-    built = list(federations(recipe, found))
-    schema = arrow_schema(recipe.schema)
-    tables = [
-        (complete(rows.filter(federation.split_of(client) == code), schema, found.attach), name)
-        for federation in built
-        for client, rows in federation
-        for code, name in enumerate(("train", "validation", "test"))
-    ]
-    seconds: dict[str, list[float]] = {"rebuild": [], "parquet": []}
-    for turn in range(7):
-        start = time.perf_counter()
-        build(DATASET, [recipe], found, out / f"rebuild-{turn}")
-        seconds["rebuild"].append(time.perf_counter() - start)
-        start = time.perf_counter()
-        with ConfigWriter(out / f"parquet-{turn}", recipe, attach=found.attach) as writer:
-            for table, split in tables:
-                writer.shards[split].write(table)
-        seconds["parquet"].append(time.perf_counter() - start)
-    print(*(median(values) for values in seconds.values()))
-
-
 def main() -> None:
     """Run one side: its name, the source, the output, configs, states."""
     side, source, out, configs, *states = sys.argv[1:]
-    command = {"ours": ours, "folktables": folktables, "rebuild": rebuild}[side]
+    command = {"ours": ours, "folktables": folktables}[side]
     command(Path(source), Path(out), configs.split(","), states)
 
 

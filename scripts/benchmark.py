@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 
 from _command import run
-from _rivals import widen_sample
+from _rivals import YEAR, widen_sample
 
 SCRIPTS = Path(__file__).resolve().parent
 STATES = ["WY", "VT", "ND", "SD", "DE", "AK", "AR", "KS", "LA", "OR"]
@@ -116,15 +116,46 @@ class Bench:
         )
 
 
-def rebuild_row(bench: Bench) -> str:
-    """Return the row that compares a rebuild from the cache with its own Parquet write."""
-    command = bench.command("rebuild", ONE)
-    _, seen = measure(command, environment(bench.folder / "cache"))
-    rebuild, parquet = map(float, seen.split())
-    return (
-        f"| rebuild one config from the cache | writing its Parquet | | {rebuild:.2f} / "
-        f"{parquet:.2f} = **{rebuild / parquet:.2f} times as long** | | at most 2 times |"
-    )
+@dataclass(frozen=True)
+class Timing:
+    """One line measured within a process: its arguments, and how its figures read."""
+
+    name: str
+    against: str
+    goal: str
+    arguments: tuple[str, ...]
+
+    def row(self, cache: Path) -> str:
+        """Measure it and return its row of the Markdown table."""
+        command = [sys.executable, str(SCRIPTS / "_timings.py"), *self.arguments]
+        _, seen = measure(command, environment(cache))
+        ours, theirs = map(float, seen.split())
+        figure = f"{ours:.3g} / {theirs:.3g} = **{theirs / ours:.3g}x**"
+        return f"| {self.name} | {self.against} | | {figure} | | {self.goal} |"
+
+
+def timings(bench: Bench, *, quick: bool) -> list[Timing]:
+    """Return the lines that are measured within a process."""
+    rows, rounds = ("50000", "1") if quick else ("1600000", "5")
+    small = ("20000", "1") if quick else ("200000", "1")
+    many = "51" if quick else "306"
+    pictures = ("200", "1") if quick else ("4000", "3")
+    out = tempfile.mkdtemp(prefix="rebuild-", dir=bench.folder)
+    where = (str(bench.folder / "source"), out, str(YEAR), *bench.states)
+    per_client = "fairlearn MetricFrame per client"
+    return [
+        Timing(
+            "rebuild one config from the cache",
+            "writing its Parquet alone",
+            "at least 0.5x",
+            ("rebuild", *where),
+        ),
+        Timing("inject, 51 clients", "pandas per client", "30x", ("inject", rows, rounds)),
+        Timing(f"DD and EOD, {many} clients", per_client, "500x", ("fairness", many, *small)),
+        Timing(
+            "package JPEGs of CelebA's size", "decode, encode again", "8x", ("images", *pictures)
+        ),
+    ]
 
 
 ONE = "attribute-silo"
@@ -163,8 +194,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         ):
             if args.only in line.name:
                 print(compare(line, rounds), flush=True)
-        if args.only in "rebuild":
-            print(rebuild_row(bench), flush=True)
+        for timing in timings(bench, quick=args.quick):
+            if args.only in timing.name:
+                print(timing.row(Path(folder) / "cache"), flush=True)
     packages = ("feda4fair", "folktables", "numpy", "pandas", "polars", "pyarrow")
     versions = {name: version(name) for name in packages}
     print(

@@ -140,12 +140,11 @@ class FederatedBuilder(datasets.ArrowBasedBuilder):
         self, split: str, source: Source, parts: list[str]
     ) -> Iterator[tuple[int, pa.Table]]:
         schema = arrow_schema(self.recipe.schema)
-        code, key = SPLITS.index(split), 0
+        key = 0
         for federation in federations(self.recipe, source, tuple(self.config.clients), parts):
-            for client, rows in federation:
-                mask = federation.split_of(client) == code
-                if mask.any():
-                    table = rows.filter(pa.array(mask))
+            for client in federation.clients:
+                table = federation.client(client.name, split)
+                if table.num_rows:
                     yield key, complete(table, schema, source.attach)
                     key += 1
 

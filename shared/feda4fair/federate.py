@@ -121,7 +121,7 @@ def federate_table(
     Returns
     -------
     Federation
-        Clients sorted by name, their rows by row_id.
+        Clients sorted by name, their rows by split and row_id.
 
     Raises
     ------
@@ -431,8 +431,9 @@ def _gather(
     position[rank], position[-1] = np.arange(len(rank)), -1
     names = [assignment.names[i] for i in rank]
     sorted_codes = position[assignment.client]
-    kept = _by_client(sorted_codes, (assignment.client >= 0) & (assignment.rule < 0))
-    gone = _by_client(sorted_codes, (assignment.client >= 0) & (assignment.rule >= 0))
+    place = sorted_codes * len(SPLITS) + assignment.split
+    kept = _in_order(place, (assignment.client >= 0) & (assignment.rule < 0))
+    gone = _in_order(sorted_codes, (assignment.client >= 0) & (assignment.rule >= 0))
     label = encoded["label"].to_numpy()
     table = _columns(encoded, kept, names, sorted_codes)
     flipped = assignment.flipped[kept]
@@ -466,11 +467,12 @@ def _gather(
     )
 
 
-def _by_client(codes: NDArray[np.int64], mask: NDArray[np.bool_]) -> Rows:
+def _in_order(place: NDArray[np.int64], mask: NDArray[np.bool_]) -> Rows:
+    """Return the marked rows by place, then by position."""
     rows = np.flatnonzero(mask)
-    if (np.diff(codes[rows]) >= 0).all():
-        return rows
-    return rows[np.argsort(codes[rows], kind="stable")]
+    own = place[rows]
+    own = own.astype(np.min_scalar_type(int(own.max()))) if len(own) else own
+    return rows[np.argsort(own, kind="stable")]
 
 
 def _columns(

@@ -48,7 +48,7 @@ class Federation:
         In the order of their rows.
     table : pyarrow.Table, n rows
         ``client_id``, ``row_id``, the schema's columns, ``label``, ``flipped``; sorted by
-        client, then row_id.
+        client, split and row_id.
     split : ndarray of int8, shape (n,)
         0 train, 1 validation, 2 test.
     dropped : pyarrow.Table
@@ -104,7 +104,7 @@ class Federation:
         return self.clients[position]
 
     def client(self, name: str, split: str | None = None, *, provenance: bool = True) -> pa.Table:
-        """Return the rows of a client: a zero-copy slice, or its rows of one split.
+        """Return the rows of a client, or its rows of one split: a zero-copy slice.
 
         Parameters
         ----------
@@ -116,14 +116,15 @@ class Federation:
             Keep ``client_id``, ``row_id`` and ``flipped``, which no model should see.
         """
         client = self.find(name)
-        table = self.table.slice(client.start, client.rows)
+        start, stop = client.start, client.stop
         if split is not None:
             if split not in SPLITS:
                 raise RecipeError(
                     f"{self.recipe}: no split {split!r}; there are {', '.join(SPLITS)}."
                 )
-            codes = self.split_of(client)
-            table = table.filter(pa.array(codes == SPLITS.index(split)))
+            code = SPLITS.index(split)
+            start, stop = start + np.searchsorted(self.split_of(client), [code, code + 1])
+        table = self.table.slice(start, stop - start)
         if provenance:
             return table
         return table.drop_columns([c for c in PROVENANCE if c in table.column_names])

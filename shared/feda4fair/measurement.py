@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from feda4fair.cube import Cube
 from feda4fair.federation import Federation
@@ -27,9 +28,8 @@ def measure(federation: Federation, *, against: Against = "rest") -> FairnessRep
     against : {"rest", "pairs"}
         Definition of the disparity, see :mod:`feda4fair.fairness`.
     """
-    return measure_cube(
-        count_labels(federation), against=against, compare=contenders(federation.recipe)
-    )
+    _, after = count_labels(federation)
+    return measure_cube(after, against=against, compare=contenders(federation.recipe))
 
 
 def contenders(recipe: Recipe) -> tuple[str, ...]:
@@ -41,46 +41,55 @@ def contenders(recipe: Recipe) -> tuple[str, ...]:
     return tuple(name for name in recipe.schema.sensitive if name in named)
 
 
-def count_labels(federation: Federation, *, restored: bool = False) -> Cube:
-    """Count labels by client and sensitive attributes.
+def count_labels(federation: Federation) -> tuple[Cube, Cube]:
+    """Count labels by client and sensitive attributes, before and after injection.
 
     Parameters
     ----------
     federation : Federation
         What to count.
-    restored : bool, default False
-        Count as before injection: clean labels, and the rows that injection removed.
+
+    Returns
+    -------
+    before, after : Cube
+        Clean labels with the rows that injection removed, and the labels as they are.
     """
-    table, gone = federation.table, federation.dropped
-    clients = np.repeat(
-        np.arange(len(federation.clients)), [client.rows for client in federation.clients]
-    )
-    label = table["label"].to_numpy()
-    columns = {name: table[name] for name in federation.recipe.schema.sensitive}
-    if restored:
-        position = pa.array([client.name for client in federation.clients])
-        removed = pa.compute.index_in(gone["client_id"], position).to_numpy()
-        clients = np.concatenate([clients, removed])
-        label = np.concatenate([label ^ table["flipped"].to_numpy(), gone["label"].to_numpy()])
-        columns = {
-            name: pa.chunked_array([*column.chunks, *gone[name].chunks])
-            for name, column in columns.items()
-        }
+    table = federation.table
+    after = _count(federation, table)
+    moved = np.zeros_like(after.counts)
+    flipped = np.flatnonzero(table["flipped"].to_numpy())
+    if len(flipped):
+        columns = ["client_id", *federation.recipe.schema.sensitive, "label"]
+        moved = _count(federation, table.select(columns).take(flipped)).counts
+    gone = _count(federation, federation.dropped).counts
+    before = replace(after, counts=after.counts - moved + moved[:, :, ::-1] + gone)
+    return before, after
+
+
+def _count(federation: Federation, table: pa.Table) -> Cube:
+    """Count the labels of some rows of a federation, sorted by client."""
+    names = pa.array([client.name for client in federation.clients])
+    recipe = federation.recipe
+    if table is federation.table:
+        clients = np.repeat(np.arange(len(names)), [c.rows for c in federation.clients])
+    else:
+        clients = pc.index_in(table["client_id"], names).to_numpy()
     return Cube.count(
         clients=clients,
-        client_names=[client.name for client in federation.clients],
+        client_names=names.to_pylist(),
         attributes={
-            name: (column.to_numpy(), _names(federation.recipe, name, [column]))
-            for name, column in columns.items()
+            name: (table[name].to_numpy(), _names(federation, name))
+            for name in recipe.schema.sensitive
         },
-        y_true=label,
+        y_true=table["label"].to_numpy(),
     )
 
 
-def _names(recipe: Recipe, name: str, columns: Sequence[pa.ChunkedArray]) -> dict[Value, str]:
+def _names(federation: Federation, name: str) -> dict[Value, str]:
     """Return code and name of every value; values without declared names name themselves."""
-    coding = recipe.schema[name].coding
+    coding = federation.recipe.schema[name].coding
     if coding is not None:
         return dict(coding.names)
-    present = {value for column in columns for value in pa.compute.unique(column).to_pylist()}
+    tables = (federation.table, federation.dropped)
+    present = {value for table in tables for value in pc.unique(table[name]).to_pylist()}
     return {value: str(value) for value in sorted(present, key=str)}

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from feda4fair.bias import LedgerEntry
 from feda4fair.content import content_sha256
@@ -155,19 +156,20 @@ class _Shards:
 
     def write(self, table: pa.Table) -> tuple[int, int]:
         """Write one client; return its shard and its first row group."""
-        if self.writer is None or self.filled + table.nbytes > SHARD_BYTES:
+        size_in_memory = table.nbytes
+        if self.writer is None or self.filled + size_in_memory > SHARD_BYTES:
             self.close()
             self.paths.append(self.folder / f"{self.split}-{len(self.paths):05d}.parquet")
             self.writer = _writer(self.paths[-1], self.schema)
             self.filled = self.row_group = 0
         first = self.row_group
-        groups = max(1, -(-table.nbytes // ROW_GROUP_BYTES))
+        groups = max(1, -(-size_in_memory // ROW_GROUP_BYTES))
         size = -(-table.num_rows // groups)
         self.writer.write_table(table, row_group_size=size)
         self.row_group += -(-table.num_rows // size)
-        self.filled += table.nbytes
+        self.filled += size_in_memory
         self.rows += table.num_rows
-        self.num_bytes += table.nbytes
+        self.num_bytes += size_in_memory
         return len(self.paths) - 1, first
 
     def close(self) -> None:
@@ -307,8 +309,9 @@ class ConfigWriter:
         self.source_rows += federation.source_rows
         self.left_out += federation.left_out
         self.ledger += federation.ledger
-        self.after.append(count_labels(federation))
-        self.before.append(count_labels(federation, restored=True))
+        before, after = count_labels(federation)
+        self.before.append(before)
+        self.after.append(after)
         rules = _rules_of(federation)
         for client, rows in federation:
             gone = federation.dropped_of(client.name)
@@ -318,17 +321,16 @@ class ConfigWriter:
         self,
         client: Client,
         rows: pa.Table,
-        split: np.ndarray[Any, np.dtype[np.int8]],
+        split: NDArray[np.int8],
         gone: pa.Table,
         rules: dict[str, tuple[list[str], list[float], list[float]]],
     ) -> None:
         gone_by_split = Counter(gone["split"].to_pylist())
         for code, name in enumerate(SPLITS):
-            mask = split == code
-            if not mask.any():
+            start, stop = np.searchsorted(split, [code, code + 1])
+            if start == stop:
                 continue
-            table = rows if mask.all() else rows.filter(pa.array(mask))
-            table = complete(table, self.schema, self.attach)
+            table = complete(rows.slice(start, stop - start), self.schema, self.attach)
             written = table if self.form is None else self.form.rows(table, name)
             shard, row_group = self.shards[name].write(written)
             self.digest.feed(client.name, name, table)
@@ -473,22 +475,33 @@ def _rules_of(federation: Federation) -> dict[str, tuple[list[str], list[float],
 
 
 def _empty_cells(
-    client: str, rows: pa.Table, split: np.ndarray[Any, np.dtype[np.int8]], schema: Schema
+    client: str, rows: pa.Table, split: NDArray[np.int8], schema: Schema
 ) -> list[tuple[str, str, str, str]]:
     """Return (client, attribute, value, label) of every cell that test holds and train lacks."""
-    test, train = split == SPLITS.index("test"), split == SPLITS.index("train")
-    if not test.any() or not train.any():
-        return []
+    test, train = SPLITS.index("test"), SPLITS.index("train")
     cells = []
     label = rows["label"].to_numpy()
     for attribute in schema.sensitive:
-        values = rows[attribute].to_numpy()
         coding = schema[attribute].coding
         names = dict(coding.names) if coding is not None else {}
-        for value in np.unique(values[test]):
-            for outcome in (0, 1):
-                cell = (values == value) & (label == outcome)
-                if (cell & test).any() and not (cell & train).any():
-                    name = names.get(value.item() if hasattr(value, "item") else value, str(value))
-                    cells.append((client, attribute, name, schema.label.names[outcome]))
+        levels, codes = _levels(rows[attribute].to_numpy())
+        place = (codes * 2 + label) * len(SPLITS) + split
+        counts = np.bincount(place, minlength=len(levels) * 2 * len(SPLITS))
+        counts = counts.reshape(len(levels), 2, len(SPLITS))
+        if not counts[..., train].any():
+            return []
+        for value, outcome in np.argwhere((counts[..., test] > 0) & (counts[..., train] == 0)):
+            level = levels[value]
+            name = names.get(level, str(level))
+            cells.append((client, attribute, name, schema.label.names[outcome]))
     return cells
+
+
+def _levels(values: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
+    """Return levels and the level of every value; small integers need no sorting for it."""
+    if np.issubdtype(values.dtype, np.integer) and len(values):
+        low, high = int(values.min()), int(values.max())
+        if high - low < 1_000:
+            return list(range(low, high + 1)), values.astype(np.int64) - low
+    levels, codes = np.unique(values, return_inverse=True)
+    return levels.tolist(), codes

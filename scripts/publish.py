@@ -1,0 +1,141 @@
+"""Publish a dataset to the Hub: regenerate it, or take a built folder, and push one release."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+from huggingface_hub import get_token
+from huggingface_hub.utils import disable_progress_bars
+
+import build as build_script
+from _command import run
+from feda4fair.dataset import Dataset
+from feda4fair.errors import PublishError
+from feda4fair.hub import Standing, plan, preflight, publish
+from feda4fair.manifest import read_manifest
+from feda4fair.release import OPEN_LICENSES, Consent, check_rights
+
+EXAMPLES = """examples:
+  publish.py acs --repo-id ORG/acs --dry-run           build it, show the plan, push nothing
+  publish.py acs --repo-id ORG/acs --build build/acs   push a folder that build.py wrote
+  publish.py dutch --repo-id ORG/dutch --accept-terms  its license is unclear; you answer for it
+  publish.py celeba --repo-id ORG/celeba --source DIR  publishes the index form only
+
+The token comes from HF_TOKEN or `hf auth login`. If a transfer hangs, HF_HUB_DISABLE_XET=1 sends
+files the plain way. A run that failed is finished by running the same command again.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    command = argparse.ArgumentParser(
+        prog="publish.py",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("dataset", choices=("acs", "dutch", "celeba"))
+    where = command.add_mutually_exclusive_group()
+    where.add_argument("--build", type=Path, metavar="DIR", help="folder that build.py wrote")
+    where.add_argument("--source", type=Path, metavar="DIR", help="build it from these files")
+    where.add_argument("--sample", action="store_true", help="build it from the synthetic sample")
+    command.add_argument("--repo-id", metavar="ORG/NAME", help="default: feda4fair/DATASET")
+    command.add_argument("--dry-run", action="store_true", help="show the plan, push nothing")
+    command.add_argument("--create-pr", action="store_true", help="open a pull request")
+    command.add_argument("--private", action="store_true", help="make a new repository private")
+    command.add_argument(
+        "--accept-terms", action="store_true", help="you settled that the rows may be published"
+    )
+    command.add_argument(
+        "--include-images",
+        action="store_true",
+        help="push full rows that may not be redistributed, to a private or gated repository",
+    )
+    command.add_argument("--tag", default="", metavar="vX.Y.Z", help="default: the version's")
+    command.add_argument("--debug", action="store_true", help="show tracebacks")
+    return command
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Publish what the command line names."""
+    args = parser().parse_args(argv)
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+    dataset: Dataset = import_module(f"feda4fair_{args.dataset}").DATASET
+    repo_id = args.repo_id or f"feda4fair/{args.dataset}"
+    index_only = dataset.index is not None
+    _check_rights(args, dataset)
+    standing = None
+    if get_token() or not args.dry_run:
+        standing = preflight(repo_id, create_pr=args.create_pr, private=args.private)
+    consent = _consent(args, standing)
+    folder = args.build or _build(args, dataset)
+    if args.dry_run:
+        made = plan(folder, repo_id, consent=consent, index_only=index_only, tag=args.tag)
+        print(made.describe())
+        if standing is None:
+            print("  no token: whether it could be pushed was not checked")
+        return
+    done = publish(
+        folder,
+        repo_id,
+        standing=standing,
+        consent=consent,
+        index_only=index_only,
+        tag=args.tag,
+        create_pr=args.create_pr,
+        private=args.private,
+        say=lambda line: print(line, flush=True),
+    )
+    what = "published" if done.new else "was there already, unchanged"
+    print(f"{repo_id} {done.tag}: {what}, {done.url}")
+
+
+def _consent(args: argparse.Namespace, standing: Standing | None) -> Consent:
+    # Without a standing nothing is pushed, and the plan shows what --private would allow.
+    closed = args.private if standing is None or not standing.exists else standing.closed
+    return Consent(
+        accept_terms=args.accept_terms, include_images=args.include_images, closed=closed
+    )
+
+
+def _check_rights(args: argparse.Namespace, dataset: Dataset) -> None:
+    """Refuse what may not be published before anything else happens."""
+    claimed = Consent(
+        accept_terms=args.accept_terms, include_images=args.include_images, closed=True
+    )
+    if args.build:
+        manifest = read_manifest(args.build)
+        if manifest["dataset"] != dataset.name:
+            raise PublishError(
+                f"{args.build}: holds {manifest['dataset']!r}, not {dataset.name!r}; name its own "
+                "dataset."
+            )
+        check_rights(args.build, manifest, claimed, index_only=dataset.index is not None)
+    elif not (dataset.index or args.accept_terms or dataset.prose["license"] in OPEN_LICENSES):
+        raise PublishError(
+            f"{dataset.name}: the terms of its rows are unclear (see its prose.toml); pass "
+            "--accept-terms if you have settled that you may publish them."
+        )
+
+
+def _build(args: argparse.Namespace, dataset: Dataset) -> Path:
+    """Build the dataset, in the form that may be published unless asked otherwise."""
+    out = Path("build") / dataset.name
+    command = [dataset.name, "--out", str(out), "--overwrite"]
+    if dataset.index is not None and not args.include_images:
+        command += ["--form", "index"]
+    if args.sample:
+        command.append("--sample")
+    if args.source:
+        command += ["--source", str(args.source)]
+    build_script.main(command)
+    return out
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
