@@ -10,6 +10,7 @@ import errno
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -168,15 +169,21 @@ def _write_configs(task: _Task, recipes: Sequence[Recipe], workers: int) -> list
     groups = [recipes[i :: min(workers, len(recipes))] for i in range(min(workers, len(recipes)))]
     if workers == 1:
         return _write_group(task, recipes, parts)
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        warmed = pool.map(_warm, [task.source] * len(parts), parts)
-        list(tqdm(warmed, "reading", total=len(parts), disable=None))
-        done = pool.map(_write_group, [task] * len(groups), groups, [parts] * len(groups))
-        configs = [
-            config
-            for group in tqdm(done, "writing", len(groups), disable=None)
-            for config in group
-        ]
+    try:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            warmed = pool.map(_warm, [task.source] * len(parts), parts)
+            list(tqdm(warmed, "reading", total=len(parts), disable=None))
+            done = pool.map(_write_group, [task] * len(groups), groups, [parts] * len(groups))
+            configs = [
+                config
+                for group in tqdm(done, "writing", len(groups), disable=None)
+                for config in group
+            ]
+    except BrokenProcessPool:
+        raise OutputError(
+            f"{task.dataset.name}: a worker process died, perhaps for want of memory; build with "
+            "fewer --workers."
+        ) from None
     order = [recipe.name for recipe in recipes]
     return sorted(configs, key=lambda config: order.index(config.recipe.name))
 

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -126,6 +127,16 @@ def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
         write_page_index=True,
         store_schema=True,
     )
+
+
+def _abandon(writer: pq.ParquetWriter) -> None:
+    """Close a file that will be removed; a full disk is no news then.
+
+    A writer whose close failed would try again, and complain, when it is collected.
+    """
+    with suppress(OSError):
+        writer.close()
+    writer.is_open = False
 
 
 def complete(table: pa.Table, schema: pa.Schema, attach: Attach) -> pa.Table:
@@ -299,10 +310,10 @@ class ConfigWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for shards in self.shards.values():
-            shards.close()
-        if self.removed is not None:
-            self.removed.close()
+        open_writers = [shards.writer for shards in self.shards.values()] + [self.removed]
+        for writer in open_writers:
+            if writer is not None and writer.is_open:
+                _abandon(writer)
 
     def add(self, federation: Federation) -> None:
         """Write the clients of a part after those already written."""
