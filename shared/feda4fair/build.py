@@ -7,6 +7,7 @@ Everything is written to a hidden folder beside the target, which takes its name
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -14,9 +15,10 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from tempfile import gettempdir
+from threading import Thread
 from typing import Literal
 
 import pyarrow as pa
@@ -170,7 +172,9 @@ def _write_configs(task: _Task, recipes: Sequence[Recipe], workers: int) -> list
     if workers == 1:
         return _write_group(task, recipes, parts)
     try:
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(
+            workers, mp_context=get_context("spawn"), initializer=_end_with_parent
+        ) as pool:
             warmed = pool.map(_warm, [task.source] * len(parts), parts)
             list(tqdm(warmed, "reading", total=len(parts), disable=None))
             done = pool.map(_write_group, [task] * len(groups), groups, [parts] * len(groups))
@@ -186,6 +190,13 @@ def _write_configs(task: _Task, recipes: Sequence[Recipe], workers: int) -> list
         ) from None
     order = [recipe.name for recipe in recipes]
     return sorted(configs, key=lambda config: order.index(config.recipe.name))
+
+
+def _end_with_parent() -> None:
+    """Let a worker end when the process that started it was killed."""
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def _warm(source: Source, part: str) -> None:
