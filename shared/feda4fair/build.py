@@ -194,9 +194,13 @@ def _write_configs(task: _Task, recipes: Sequence[Recipe], workers: int) -> list
 
 def _end_with_parent() -> None:
     """Let a worker end when the process that started it was killed."""
-    parent = parent_process()
-    if parent is not None:
-        Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+    def wait() -> None:
+        if (parent := parent_process()) is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
 
 
 def _warm(source: Source, part: str) -> None:

@@ -101,7 +101,7 @@ class FederatedBuilder(datasets.ArrowBasedBuilder):
     def recipe(self) -> Recipe:
         """Recipe of the chosen config, with its control."""
         recipe = self.config.recipe or self.DATASET.recipe(self.config.name)
-        return self.DATASET.choose([recipe.name], control=self.config.control)[0]
+        return recipe.with_control(self.config.control) if self.config.control else recipe
 
     def _source(self) -> Source:
         data_dir = Path(self.config.data_dir) if self.config.data_dir else None
