@@ -8,7 +8,7 @@ comma := ,
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 COMPAT := .venv-datasets3 .venv-datasets5
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile
 
 # One thread a process: the workers share the cores among themselves.
 export OMP_NUM_THREADS ?= 1
@@ -43,7 +43,7 @@ compat-venvs: $(COMPAT:=/.installed)  ## create .venv-datasets3 and .venv-datase
 compat: $(STAMP) compat-venvs  ## run the routes test on datasets 3.6, 4.8 and 5.2
 	FEDA4FAIR_PYTHON_DATASETS3=$(abspath .venv-datasets3/bin/python) \
 	FEDA4FAIR_PYTHON_DATASETS5=$(abspath .venv-datasets5/bin/python) \
-	$(BIN)/python -m pytest tests/datasets/test_routes.py
+	$(BIN)/pytest tests/datasets/test_routes.py
 
 quality: $(STAMP)  ## check lint, format and types
 	$(BIN)/ruff check .

@@ -37,13 +37,18 @@ TOP_LEVEL = {
 
 # A module imports only modules to the left of and above it.
 LAYERS = [
-    *("errors", "seeds", "content", "schema", "recipe", "dataset", "fetch"),
-    *("partition", "bias", "split", "federation", "federate"),
+    *("errors", "seeds", "content", "patience", "merge", "render", "fetch"),
+    *("schema", "recipe", "dataset"),
+    *("partition", "bias", "split", "federation", "federate", "ownsplit", "client"),
     *("codes", "cube", "rates", "disparity", "fairness"),
     *("exact", "intervals", "uncertainty", "disagreement", "homogeneous", "heterogeneity"),
-    *("finding", "render", "longform", "overview", "archive", "report", "measurement", "plots"),
-    *("write", "manifest", "card", "build", "builder", "hub"),
-    *("flower", "evaluate", "calibrate", "fl"),
+    *("finding", "longform", "overview", "archive", "report", "measurement"),
+    *("points", "drawing", "plots"),
+    *("write", "manifest", "facts", "phrases", "answers", "datasheet", "croissant", "card"),
+    *("build", "builder", "readback"),
+    *("release", "remote", "preflight", "changes", "hub", "verify"),
+    *("heldout", "harm", "scorecard", "score", "evaluate", "calibrate"),
+    *("flower", "fl"),
 ]
 
 # The only modules of the library that may import what an extra brings.

@@ -22,10 +22,38 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from feda4fair.disparity import Figure as Measure
-from feda4fair.errors import MeasureError, MissingExtraError
-from feda4fair.marks import Marks, Sign, change, leaders, marks, pair_gaps, same_clients
+from feda4fair.drawing import (
+    GRAY,
+    MINUS,
+    STYLE,
+    WIDTH,
+    client_axis,
+    draw_points,
+    grid,
+    handle,
+    key_handles,
+    marker,
+    marker_size,
+    name_points,
+    shade,
+    sign_handles,
+    wrap,
+)
+from feda4fair.errors import MissingExtraError, OutputError
+from feda4fair.points import (
+    FIGURES,
+    Sign,
+    both,
+    change,
+    describe,
+    leaders,
+    outcome,
+    pair_gaps,
+    points,
+)
 from feda4fair.rates import Metric
 from feda4fair.report import FairnessReport
 
@@ -42,6 +70,7 @@ except ImportError:
     ) from None
 
 __all__ = [
+    "Order",
     "describe",
     "differences",
     "dots",
@@ -54,44 +83,23 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Order = Literal["client", "size"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-
-WIDTH = 8.0
-DPI = 160
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-SHAPES = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-GRAY = "#6e6e6e"
-STYLE = {
-    "font.size": 8.0,
-    "axes.labelsize": 8.5,
-    "axes.titlesize": 8.5,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "figure.dpi": DPI,
-    "savefig.dpi": DPI,
-    "legend.frameon": False,
-    "legend.handletextpad": 0.4,
-    "legend.columnspacing": 1.4,
-    "svg.hashsalt": "feda4fair",
-    "pdf.fonttype": 42,
-}
 _LOCK = RLock()
 
-_NAMES: dict[Measure, str] = {
-    "DD": "demographic disparity",
-    "EOD": "equalized odds difference",
-}
 _RATES: dict[Metric, str] = {
     "DD": "rate",
     "TPR": "true positive rate",
     "FPR": "false positive rate",
 }
-_FILLS: dict[Sign, str] = {"told": "full", "untold": "left", "small": "full"}
+_VALUE_SIGNS: dict[Sign, str] = {
+    "told": "biased toward this value",
+    "untold": "biased, which value is not told",
+}
+_LINES = "thin lines: 95 % simultaneous intervals"
 
 
 def _styled(draw: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -102,10 +110,14 @@ def _styled(draw: Callable[_P, _T]) -> Callable[_P, _T]:
         # Settings are global to the process: a lock keeps threads from restoring each other's.
         with _LOCK, matplotlib.rc_context():
             matplotlib.rcdefaults()
-            matplotlib.rcParams.update(STYLE)
+            settings: Any = matplotlib.rcParams
+            settings.update(STYLE)
             return draw(*args, **kwargs)
 
     return styled
+
+
+# Figures
 
 
 @_styled
@@ -158,27 +170,25 @@ def _attribute_dots(
 ) -> Figure:
     names = report.contenders
     leader, signs = leaders(report, figure)
-    each = [marks(report, name, figure, level="attribute") for name in names]
-    place = _places(leader, _led(leader, [one.size for one in each]), order)
-    fig, (ax,) = _frame(title or f"{_what(report, figure).capitalize()}: dominant attribute")
-    rest = [np.where(leader == k, np.nan, one.size) for k, one in enumerate(each)]
-    for k, pale in enumerate(rest):
-        ax.plot(place, pale, **_marker(k, "told", _size(len(place)) * 0.6), alpha=0.45, gid="rest")
-    low, high, size = (
-        _led(leader, [getattr(one, field) for one in each]) for field in ("low", "high", "size")
+    each = [points(report, name, figure, level="attribute") for name in names]
+    size, low, high = (
+        _led(leader, [getattr(one, field) for one in each]) for field in ("size", "low", "high")
     )
-    _draw(ax, place, size, leader, signs, low=low, high=high)
-    _client_axis(ax, report.clients, place)
-    _disparity_axis(ax, f"{_NAMES[figure]} ({_against(report)})", size, high)
-    sign_names: dict[Sign, str] = {
-        "told": "attribute decided",
-        "untold": "which attribute is undecided",
-    }
+    place = _places(leader, size, order)
+    what = f"{FIGURES[figure]} of {outcome(report)}"
+    fig, (ax,) = _frame(title or f"{what.capitalize()}: dominant attribute")
+    for k, one in enumerate(each):
+        pale = marker(k, "told", marker_size(len(place)) * 0.6)
+        ax.plot(place, np.where(leader == k, np.nan, one.size), **pale, alpha=0.45, gid="rest")
+    draw_points(ax, place, size, leader, signs, interval=(low, high))
+    _disparity_axis(ax, f"{FIGURES[figure]}\n{_rule(report)}", size, high)
+    client_axis(ax, report.clients, place)
+    decided: dict[Sign, str] = {"told": "dominance decided", "untold": "dominance undecided"}
     _legend(
         fig,
-        [*_keys(names, leader), *_sign_keys(signs, sign_names)],
-        "One dot per client, colored by the attribute with its largest disparity (pale: the "
-        "others); thin lines: 95 % simultaneous intervals.",
+        [*key_handles(names, leader), *sign_handles(signs, decided)],
+        "A dot is a client, its color the attribute with the largest disparity (pale: the others);"
+        f" {_LINES}.",
     )
     return fig
 
@@ -186,27 +196,24 @@ def _attribute_dots(
 def _value_dots(
     report: FairnessReport, attribute: str, figure: Measure, order: Order, title: str | None
 ) -> Figure:
-    shown = marks(report, attribute, figure, level="value")
+    shown = points(report, attribute, figure, level="value")
     place = _places(shown.value, shown.size, order)
-    what = _what(report, figure)
+    what = f"{FIGURES[figure]} of {outcome(report)}"
     fig, (ax,) = _frame(title or f"{what.capitalize()} by {attribute}: disadvantaged value")
     above = np.where(shown.disparity > shown.size + 1e-12, shown.disparity, np.nan)
-    handles = [*_keys(shown.attribute.values, shown.value)]
-    if not np.isnan(above).all():
-        ax.plot(place, above, "_", color=GRAY, ms=_size(len(place)) * 1.1, gid="favored")
-        handles.append(_handle("_", GRAY, f"a favored value's gap ({_count(above)})"))
-    _draw(ax, place, shown.size, shown.value, shown.signs, low=shown.low, high=shown.high)
-    _client_axis(ax, report.clients, place)
-    _disparity_axis(ax, f"gap of the value ({_against(report)})", above, shown.high)
-    sign_names: dict[Sign, str] = {
-        "told": "value earned",
-        "untold": "disparity, which value is not told",
-    }
+    dashes = int((~np.isnan(above)).sum())
+    handles = key_handles(shown.attribute.values, shown.value)
+    if dashes:
+        size = marker_size(len(place)) * 1.1
+        ax.plot(place, above, "_", color=GRAY, ms=size, gid="favored")
+        handles.append(handle(f"larger gap of a favored value ({dashes})", marker="_"))
+    draw_points(ax, place, shown.size, shown.value, shown.signs, interval=(shown.low, shown.high))
+    _disparity_axis(ax, f"gap of the value\n{_rule(report)}", above, shown.high)
+    client_axis(ax, report.clients, place)
     _legend(
         fig,
-        [*handles, *_sign_keys(shown.signs, sign_names)],
-        "One dot per client, colored by its most disadvantaged value; thin lines: 95 % "
-        "simultaneous intervals.",
+        [*handles, *sign_handles(shown.signs, _VALUE_SIGNS)],
+        f"A dot is a client, its color the most disadvantaged value; {_LINES}.",
     )
     return fig
 
@@ -222,9 +229,9 @@ def heat_map(
 ) -> Figure:
     """Draw the signed gaps of every client and value, or of every client and pair of values.
 
-    Few clients have their figures written in the cells, with the rows behind them; a dot marks
-    what is significant (of a value by the report's tests, of a pair by its simultaneous
-    interval), hatching what is undefined.
+    A dot marks what is significant (of a value by the report's tests, of a pair by its
+    simultaneous interval), hatching what is undefined. Up to twelve clients have their figures
+    written in the cells, those of values with the rows behind them.
 
     Parameters
     ----------
@@ -232,7 +239,7 @@ def heat_map(
         What was measured.
     attribute : str or sequence of str
         One attribute, or several as panels on one color scale.
-    pairs : bool
+    pairs : bool, default False
         Rates of two values against each other, in place of each value against the rest.
     metric : {"DD", "TPR", "FPR"}
         Which gaps; TPR and FPR need predictions.
@@ -253,62 +260,63 @@ def heat_map(
     FeDa4Fair, Figure 4.
     """
     names = (attribute,) if isinstance(attribute, str) else tuple(attribute)
-    grids = [_gaps(report, name, metric, pairs=pairs) for name in names]
-    limit = max(0.01, *(float(np.nanmax(np.abs(grid[1]), initial=0)) for grid in grids))
-    rows = [len(grid[0]) for grid in grids]
+    cells = [_cells(report, name, metric, pairs=pairs) for name in names]
+    limit = max(0.01, *(float(np.nanmax(np.abs(gap), initial=0)) for _, gap, _, _ in cells))
+    rows = [len(labels) for labels, *_ in cells]
+    lines = max(label.count("\n") + 1 for labels, *_ in cells for label in labels)
     few = len(report.clients) <= 12
-    height = sum(rows) * (0.34 if few and not pairs else 0.24) + 0.35 * len(names) + 1.5
-    kind = "pair" if pairs else "value"
+    lines = 2 if few and not pairs else lines
+    kind = "pairs of values" if pairs else "each value against the rest"
     fig, axes = _frame(
-        title or f"Gaps of {_outcome(report)} by client and {kind}: {', '.join(names)}",
-        height=max(height, 2.6),
+        title or f"Gaps of {outcome(report)} by {' and '.join(names)}: {kind}",
+        height=max(2.9, sum(rows) * (0.1 + 0.13 * lines) + 0.35 * len(names) + 1.4),
         rows=rows,
     )
-    for ax, name, (labels, gap, sure, support) in zip(axes, names, grids, strict=True):
+    for ax, name, (labels, gap, sure, support) in zip(axes, names, cells, strict=True):
         mesh = _mesh(ax, gap, sure, limit)
-        ax.set_yticks(range(len(labels)), labels)
+        ax.set_yticks(range(len(labels)), labels, linespacing=0.95)
         ax.set_title(name if len(names) > 1 else "")
+        ax.set_xticks([])
         if few:
             _write(ax, gap, None if pairs else support, limit)
-    for ax in axes[:-1]:
-        ax.set_xticks([])
-    _client_axis(axes[-1], report.clients, np.arange(len(report.clients)), width=330)
-    bar = fig.colorbar(mesh, ax=axes, aspect=30, pad=0.01, shrink=0.95)
+    client_axis(axes[-1], report.clients, np.arange(len(report.clients)), width=385)
+    bar = fig.colorbar(mesh, ax=axes, aspect=7 * fig.get_figheight(), pad=0.01)
     bar.outline.set_visible(False)
-    second = "second of the pair" if pairs else "rest"
-    bar.set_label(f"{_RATES[metric]} minus that of the {second}")
+    bar.set_label(f"{_RATES[metric]} minus that of the {'second' if pairs else 'rest'}")
+    found = sum(int(sure.sum()) for _, _, sure, _ in cells)
     _legend(
         fig,
         [
-            _handle(".", "black", f"significant ({sum(int(grid[2].sum()) for grid in grids)})"),
+            handle(f"significant ({found})", marker=".", color="black"),
             Rectangle((0, 0), 1, 1, fc="white", ec=GRAY, hatch="////", lw=0, label="undefined"),
         ],
-        "Red: fewer favorable outcomes, blue: more." + (" n: rows." if few and not pairs else ""),
+        f"Red: the {'first ' if pairs else ''}value has the lower rate of favorable outcomes, "
+        f"blue: the higher.{' n: rows.' if few and not pairs else ''}",
     )
     return fig
 
 
-Grid = tuple[list[str], Floats, NDArray[np.bool_], Ints]
-
-
-def _gaps(report: FairnessReport, attribute: str, metric: Metric, *, pairs: bool) -> Grid:
-    """Return row labels, and gaps, significance and support of shape (rows, clients)."""
-    report.value(attribute, report.finding(report.clients[0], attribute).disparity.groups[0].value)
+def _cells(
+    report: FairnessReport, attribute: str, metric: Metric, *, pairs: bool
+) -> tuple[list[str], Floats, Bools, Ints]:
+    """Return row labels, and gap, significance and support, each of shape (rows, clients)."""
+    report.finding(report.clients[0], attribute, "DD" if metric == "DD" else "EOD")
     found = report.assessments[attribute, metric]
-    values = [_short(value, 26) for value in found.part.attribute.values]
+    values, support = found.part.attribute.values, found.part.support.T
     if not pairs:
-        return values, found.part.gap().T, found.significant.T, found.part.support.T
+        labels = [wrap(value, 20) for value in values]
+        return labels, found.part.gap().T, found.significant.T, support
     chosen = list(combinations(range(len(values)), 2))
-    gaps = [pair_gaps(found, np.array(one), np.array(other)) for one, other in chosen]
-    gap = np.stack([each[0] for each in gaps])
-    sure = np.stack([(low > 0) | (high < 0) for _, low, high in gaps])
-    support = found.part.support.T
+    gaps, lows, highs = zip(
+        *(pair_gaps(found, np.array(one), np.array(other)) for one, other in chosen), strict=True
+    )
+    sure = np.logical_or(np.stack(lows) > 0, np.stack(highs) < 0)
     least = np.stack([np.minimum(support[one], support[other]) for one, other in chosen])
-    labels = [f"{_short(values[one], 18)} − {_short(values[other], 18)}" for one, other in chosen]
-    return labels, gap, sure, least
+    labels = [wrap(f"{values[one]} {MINUS} {values[other]}", 26) for one, other in chosen]
+    return labels, np.stack(gaps), sure, least
 
 
-def _mesh(ax: Any, gap: Floats, sure: NDArray[np.bool_], limit: float) -> Any:
+def _mesh(ax: Any, gap: Floats, sure: Bools, limit: float) -> Any:
     rows, columns = gap.shape
     ax.add_patch(
         Rectangle((-0.5, -0.5), columns, rows, fc="white", ec=GRAY, hatch="////", lw=0, zorder=0)
@@ -324,8 +332,9 @@ def _mesh(ax: Any, gap: Floats, sure: NDArray[np.bool_], limit: float) -> Any:
         linewidth=0.6 if columns <= 60 else 0.2,
     )
     y, x = np.nonzero(sure)
-    lift = 0.36 if columns <= 12 else 0.0
-    ax.plot(x + lift, y - lift, ".", color="black", ms=min(3.5, 200 / columns), gid="significant")
+    lift = 0.38 if columns <= 12 else 0.0
+    look = {"ms": np.clip(180 / columns, 1.4, 3.0), "mew": 0.4 if columns <= 60 else 0}
+    ax.plot(x + lift, y - lift, "o", mfc="black", mec="white", **look, gid="significant")
     ax.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
@@ -333,28 +342,22 @@ def _mesh(ax: Any, gap: Floats, sure: NDArray[np.bool_], limit: float) -> Any:
 
 
 def _write(ax: Any, gap: Floats, support: Ints | None, limit: float) -> None:
+    """Write the figures into the cells."""
     for (row, column), number in np.ndenumerate(gap):
         if np.isnan(number):
             continue
-        text = f"{number:+.2f}".replace("-", "−")
+        text = f"{round(number, 2) + 0.0:+.2f}".replace("-", MINUS)
         if support is not None:
             text += f"\nn {support[row, column]:,}"
-        ax.text(
-            column,
-            row,
-            text,
-            ha="center",
-            va="center",
-            linespacing=0.95,
-            color="white" if abs(number) > 0.6 * limit else "black",
-        )
+        color = "white" if abs(number) > 0.6 * limit else "black"
+        ax.text(column, row, text, ha="center", va="center", linespacing=0.95, color=color)
 
 
 @_styled
 def local_against_global(
     local: FairnessReport,
     global_: FairnessReport,
-    attributes: str | Sequence[str] = (),
+    attribute: str | Sequence[str] = (),
     *,
     figure: Measure = "DD",
     names: tuple[str, str] = ("local", "global"),
@@ -364,14 +367,14 @@ def local_against_global(
 
     Above the diagonal the global model is fairer to the client, below it less fair. Color is the
     client's dominant attribute under the local model; a marker is hollow where the interval of
-    the difference holds 0 (:func:`feda4fair.marks.change`). The clients that change most are
-    named.
+    the difference holds 0 (:func:`feda4fair.points.change`). The clients that change most are
+    named where there is room.
 
     Parameters
     ----------
     local, global_ : FairnessReport
         The same clients under two models, or before and after.
-    attributes : str or sequence of str
+    attribute : str or sequence of str
         One panel each; the contenders by default.
     figure : {"DD", "EOD"}
         Figure.
@@ -387,44 +390,43 @@ def local_against_global(
     Raises
     ------
     MeasureError
-        For reports of different clients, or an attribute that one does not have.
+        For reports of different clients, or an attribute or a figure that one does not have.
 
     References
     ----------
     FeDa4Fair, Figures 7, 14 to 16 and 23 to 26.
     """
-    chosen = ((attributes,) if isinstance(attributes, str) else attributes) or local.contenders
-    pairs = [_pair(local, global_, name, figure) for name in chosen]
+    chosen = _chosen(local, attribute)
+    sides = [both(local, global_, name, figure) for name in chosen]
+    changes = [change(local, global_, name, figure) for name in chosen]
     leader, _ = leaders(local, figure)
-    top = 1.06 * max(float(np.nanmax(one.size, initial=0.02)) for pair in pairs for one in pair)
-    what = _NAMES[figure]
+    top = 1.06 * max(float(np.nanmax(one.size, initial=0.02)) for pair in sides for one in pair)
     fig, axes = _frame(
-        title or f"{what.capitalize()}: {names[0]} against {names[1]}",
-        height=5.0 if len(chosen) > 1 else 6.4,
+        title or f"{FIGURES[figure].capitalize()}: {names[0]} against {names[1]}",
+        height=1.3 + (WIDTH - 0.9) / max(len(chosen), 1.7),
         columns=len(chosen),
     )
-    for ax, name, (x, y) in zip(axes, chosen, [(after, before) for before, after in pairs]):
-        difference, low, high = change(y, x)
-        open_ = (low <= 0) & (high >= 0)
-        signs = _signs_of(difference, open_)
-        color = [COLORS[k % len(COLORS)] if k >= 0 else GRAY for k in leader]
-        ax.hlines(y.size, x.low, x.high, colors=color, lw=0.5, alpha=0.35)
+    for ax, name, (y, x), moved in zip(axes, chosen, sides, changes, strict=True):
         ax.plot([0, 1], [0, 1], color=GRAY, lw=0.8, ls=(0, (4, 3)))
-        _draw(ax, x.size, y.size, leader, signs, low=y.low, high=y.high)
-        ax.set(xlim=(0, top), ylim=(0, top), aspect="equal", xlabel=f"{names[1]} {what}")
-        above, below = int((difference > 0).sum()), int((difference < 0).sum())
-        ax.set_title(f"{name}: {names[1]} fairer in {above}, less fair in {below}")
-        ax.grid(color="#e6e6e6", lw=0.6)
-    axes[0].set_ylabel(f"{names[0]} {what}")
+        colors = [shade(k) for k in leader]
+        ax.hlines(y.size, x.low, x.high, colors=colors, lw=0.5, alpha=0.35)
+        ax.vlines(x.size, y.low, y.high, colors=colors, lw=0.5, alpha=0.35)
+        draw_points(ax, x.size, y.size, leader, _open(*moved))
+        ax.set(xlim=(0, top), ylim=(0, top), aspect="equal")
+        ax.set(xlabel=f"{names[1]} {FIGURES[figure]}", title=_counted(name, names[1], moved[0]))
+        grid(ax, "both")
+    axes[0].set_ylabel(f"{names[0]} {FIGURES[figure]}")
     _legend(
         fig,
-        [*_keys(local.contenders, leader, note="largest: "), *_change_keys()],
-        f"Above the diagonal {names[1]} is fairer. Thin lines: 95 % simultaneous intervals, cut "
-        "at the frame.",
+        [
+            *key_handles(local.contenders, leader, f"largest {names[0]}: "),
+            *_change_handles(changes),
+        ],
+        f"A dot is a client; above the diagonal {names[1]} is fairer; {_LINES}, cut at the frame.",
     )
     fig.draw_without_rendering()
-    for ax, (before, after) in zip(axes, pairs, strict=True):
-        _name_points(fig, ax, after.size, before.size, local.clients)
+    for ax, (y, x) in zip(axes, sides, strict=True):
+        name_points(ax, _renderer(fig), x.size, y.size, local.clients)
     return fig
 
 
@@ -432,7 +434,7 @@ def local_against_global(
 def differences(
     local: FairnessReport,
     global_: FairnessReport,
-    attributes: str | Sequence[str] = (),
+    attribute: str | Sequence[str] = (),
     *,
     figure: Measure = "DD",
     names: tuple[str, str] = ("local", "global"),
@@ -441,12 +443,12 @@ def differences(
     """Draw every client's disparity under its local model minus that under the global model.
 
     Above 0 the global model is fairer to the client. A marker is hollow where the interval of the
-    difference holds 0 (:func:`feda4fair.marks.change`).
+    difference holds 0 (:func:`feda4fair.points.change`).
 
     Parameters
     ----------
-    local, global_, attributes, figure, names, title
-        As in :func:`local_against_global`; one color for each attribute.
+    local, global_, attribute, figure, names, title
+        As in :func:`local_against_global`, with the panels below each other.
 
     Returns
     -------
@@ -455,38 +457,35 @@ def differences(
     Raises
     ------
     MeasureError
-        For reports of different clients, or an attribute that one does not have.
+        For reports of different clients, or an attribute or a figure that one does not have.
 
     References
     ----------
     FeDa4Fair, Figures 8 and 20 to 22.
     """
-    chosen = ((attributes,) if isinstance(attributes, str) else attributes) or local.contenders
-    what = _NAMES[figure]
+    chosen = _chosen(local, attribute)
+    changes = [change(local, global_, name, figure) for name in chosen]
+    reach = 1.15 * max(float(np.nanmax(np.abs(moved[0]), initial=0.02)) for moved in changes)
     fig, axes = _frame(
-        title or f"{what.capitalize()}: {names[0]} minus {names[1]}",
+        title or f"{FIGURES[figure].capitalize()}: {names[0]} minus {names[1]}",
         height=1.5 + 1.75 * len(chosen),
         rows=[1] * len(chosen),
     )
     place = np.arange(len(local.clients))
-    for k, (ax, name) in enumerate(zip(axes, chosen, strict=True)):
-        difference, low, high = change(*_pair(local, global_, name, figure))
-        key = np.where(np.isnan(difference), -1, k)
+    for k, (ax, name, moved) in enumerate(zip(axes, chosen, changes, strict=True)):
         ax.axhline(0, color=GRAY, lw=0.8)
-        signs = _signs_of(difference, (low <= 0) & (high >= 0))
-        _draw(ax, place, difference, key, signs, low=low, high=high)
-        above, below = int((difference > 0).sum()), int((difference < 0).sum())
-        ax.set_title(f"{name}: {names[1]} fairer in {above}, less fair in {below}")
-        reach = 1.15 * float(np.nanmax(np.abs(difference), initial=0.02))
-        ax.set(ylim=(-reach, reach), xlim=(-0.7, len(place) - 0.3), ylabel="difference")
-        ax.grid(axis="y", color="#e6e6e6", lw=0.6)
+        key = np.where(np.isnan(moved[0]), -1, k)
+        draw_points(ax, place, moved[0], key, _open(*moved), interval=moved[1:])
+        ax.set(ylim=(-reach, reach), ylabel="difference")
+        ax.set_title(_counted(name, names[1], moved[0]))
         ax.set_xticks([])
-    _client_axis(axes[-1], local.clients, place)
+        grid(ax)
+    client_axis(axes[-1], local.clients, place)
     _legend(
         fig,
-        _change_keys(),
-        f"Above 0 {names[1]} is fairer. Thin lines: intervals as if the two figures were "
-        "independent, cut at the frame.",
+        _change_handles(changes),
+        f"A dot is a client; above 0 {names[1]} is fairer. Thin lines: intervals as if the two "
+        "figures were independent, cut at the frame.",
     )
     return fig
 
@@ -520,51 +519,69 @@ def movement(
     Raises
     ------
     MeasureError
-        For reports of different clients, or an attribute that one does not have.
+        For reports of different clients, or an attribute or a figure that one does not have.
 
     References
     ----------
     FeDa4Fair, Figures 9, 17 to 19 and 27 to 30.
     """
-    pair = _pair(local, global_, attribute, figure, level="value")
-    values = pair[0].attribute.values
-    used = [v for v in range(len(values)) if any((one.value == v).any() for one in pair)]
-    lane = {v: k for k, v in enumerate(used)}
-    moved = (pair[0].value != pair[1].value) & (pair[0].value >= 0) & (pair[1].value >= 0)
+    sides = both(local, global_, attribute, figure, "value")
+    old, new = (one.value for one in sides)
+    known = (old >= 0) & (new >= 0)
+    moved = known & (old != new)
+    used = [v for v in range(len(sides[0].attribute.values)) if v in old or v in new]
+    shift = len(used) + 1.2
+    x = [_lanes(one.value, used) + side * shift for side, one in enumerate(sides)]
     fig, (ax,) = _frame(
         title
-        or f"{attribute}: the disadvantaged value moves in {moved.sum()} of {len(moved)} clients",
-        height=5.2,
+        or f"{attribute}: the disadvantaged value moves in {moved.sum()} of {len(old)} clients",
+        height=5.0,
     )
-    shift = len(used) + 1.2
-    x = [_lanes(one.value, lane) + side * shift for side, one in enumerate(pair)]
-    for k in np.argsort(moved, kind="stable"):
-        color = COLORS[pair[1].value[k] % len(COLORS)] if moved[k] else "#9a9a9a"
-        ends = [x[0][k], x[1][k]], [pair[0].size[k], pair[1].size[k]]
-        ax.plot(*ends, color=color, lw=0.9 if moved[k] else 0.5, alpha=0.5, gid="move")
-    for side, one in enumerate(pair):
-        _draw(ax, x[side], one.size, one.value, one.signs)
-    counts = [[int((one.value == v).sum()) for v in used] for one in pair]
-    labels = [f"{_wrapped(values[v])}\n{count[k]}" for count in counts for k, v in enumerate(used)]
-    at = [k + side * shift for side in (0, 1) for k in range(len(used))]
-    ax.set_xticks(at, labels, rotation=90 if len(at) > 12 else 0, linespacing=0.95)
-    ax.tick_params(axis="x", length=0)
-    ax.set(xlim=(-0.6, shift + len(used) - 0.4), xlabel="disadvantaged value, number of clients")
-    for side, name in enumerate(names):
-        middle = (len(used) - 1) / 2 + side * shift
-        ax.text(middle, 1.01, name, transform=ax.get_xaxis_transform(), ha="center", va="bottom")
-    _disparity_axis(ax, f"gap of the value ({_against(local)})", *(one.size for one in pair))
-    told: dict[Sign, str] = {"told": "value earned", "untold": "disparity, value not told"}
+    for k in np.flatnonzero(known):
+        look = {"color": shade(new[k]), "lw": 0.9} if moved[k] else {"color": GRAY, "lw": 0.4}
+        ends = [x[0][k], x[1][k]], [sides[0].size[k], sides[1].size[k]]
+        ax.plot(*ends, **look, alpha=0.5, gid="moves" if moved[k] else "stays")
+    for at, one in zip(x, sides, strict=True):
+        shown = one.value >= 0
+        signs = tuple(sign for sign in one.signs if sign != "undefined")
+        draw_points(ax, at[shown], one.size[shown], one.value[shown], signs)
+    _lane_axis(ax, [one.value for one in sides], used, sides[0].attribute.values, names)
+    _disparity_axis(ax, f"gap of the value\n{_rule(local)}", *(one.size for one in sides))
     _legend(
         fig,
         [
-            *_sign_keys([*pair[0].signs, *pair[1].signs], told),
-            Line2D([], [], color="#9a9a9a", lw=0.8, label="stays"),
-            Line2D([], [], color="black", lw=1.0, label="moves (color of where to)"),
+            *sign_handles([*sides[0].signs, *sides[1].signs], _VALUE_SIGNS),
+            handle(f"stays ({known.sum() - moved.sum()})", ls="-", lw=0.6),
+            handle(f"moves, colored by where to ({moved.sum()})", ls="-", lw=1.0, color="black"),
         ],
-        f"Two dots per client: its gap under {names[0]} (left) and {names[1]} (right).",
+        f"Two dots are a client: its most disadvantaged value, {names[0]} (left) and {names[1]} "
+        "(right).",
     )
     return fig
+
+
+def _lane_axis(
+    ax: Any,
+    sides: Sequence[Ints],
+    used: Sequence[int],
+    values: Sequence[str],
+    names: Sequence[str],
+) -> None:
+    """Name every lane below the axis with its number of clients, and the two sides above it."""
+    shift = len(used) + 1.2
+    at = [k + side * shift for side in (0, 1) for k in range(len(used))]
+    many = len(at) > 12
+    labels = [
+        f"{wrap(values[v], 30 if many else 11)}\n{(value == v).sum()}"
+        for value in sides
+        for v in used
+    ]
+    ax.set_xticks(at, labels, rotation=90 if many else 0, linespacing=0.95)
+    ax.tick_params(axis="x", length=0)
+    ax.set(xlim=(-0.6, shift + len(used) - 0.4), xlabel="value, number of clients")
+    for side, name in enumerate(names):
+        middle = (len(used) - 1) / 2 + side * shift
+        ax.text(middle, 1.01, name, transform=ax.get_xaxis_transform(), ha="center", va="bottom")
 
 
 @_styled
@@ -584,86 +601,37 @@ def sizes(report: FairnessReport, attribute: str, *, title: str | None = None) -
     -------
     matplotlib.figure.Figure
         Rows on a logarithmic scale with 0 at its foot.
+
+    Raises
+    ------
+    MeasureError
+        For an attribute that the report does not have.
     """
     report.finding(report.clients[0], attribute)
-    found = report.assessments[attribute, "DD"].part
+    part = report.assessments[attribute, "DD"].part
+    values, total, rows = part.attribute.values, part.total[:, 0], part.support.sum(axis=0)
     fig, (ax,) = _frame(title or f"Rows of each client by {attribute}")
-    place = np.arange(len(report.clients))
-    size = _size(len(place))
-    total = found.total[:, 0]
-    ax.plot(place, total, "_", color="black", ms=size * 1.5, mew=1.3, gid="total")
-    for k in range(len(found.attribute.values)):
-        ax.plot(place, found.support[:, k], **_marker(k, "told", size * 0.8), clip_on=False)
+    place, size = np.arange(len(total)), marker_size(len(total))
+    ax.plot(place, total, "_", color="black", ms=size * 1.5, mew=1.3, gid="all")
+    for k in range(len(values)):
+        ax.plot(place, part.support[:, k], **marker(k, "told", size * 0.8), clip_on=False)
     ax.set_yscale("symlog", linthresh=1, linscale=0.3)
     ax.set(ylim=(0, 2 * max(1, int(total.max()))), ylabel="rows")
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    ax.grid(axis="y", color="#e6e6e6", lw=0.6)
-    _client_axis(ax, report.clients, place)
-    values = found.attribute.values
-    rows = found.support.sum(axis=0)
+    grid(ax)
+    client_axis(ax, report.clients, place)
     _legend(
         fig,
         [
-            _handle("_", "black", f"all ({total.sum():,})"),
+            handle(f"all ({total.sum():,})", marker="_", color="black"),
             *(
-                Line2D([], [], **_marker(k, "told", 6), label=f"{_short(name, 30)} ({rows[k]:,})")
+                handle(f"{name} ({rows[k]:,})", **marker(k, "told", 6))
                 for k, name in enumerate(values)
             ),
         ],
-        "Rows on a logarithmic scale; 0 at its foot.",
+        "Rows of each client on a logarithmic scale, with 0 at its foot.",
     )
     return fig
-
-
-def describe(report: FairnessReport) -> str:
-    """Return what the figures of a report show in two sentences, for readers who cannot see them.
-
-    Examples
-    --------
-    >>> from feda4fair.cube import Cube
-    >>> from feda4fair.report import measure_cube
-    >>> cube = Cube.count(
-    ...     clients=np.zeros(4, dtype=int),
-    ...     client_names=["WY"],
-    ...     attributes={"SEX": (np.array([1, 1, 2, 2]), {1: "male", 2: "female"})},
-    ...     y_true=np.array([1, 1, 0, 1]),
-    ... )
-    >>> print(describe(measure_cube(cube)))
-    Demographic disparity of labels in 1 client by SEX (each value against the rest): median 0.500,
-    from 0.500 (WY) to 0.500 (WY). Biased toward a value: 0; a disparity whose value is not told:
-    0; small: 0; undetermined: 1; undefined: 0.
-    """
-    found = [report.worst(client) for client in report.clients]
-    known = {f.client: f.disparity.size for f in found if f.disparity.size is not None}
-    count = len(report.clients)
-    head = (
-        f"{_NAMES['DD'].capitalize()} of {_outcome(report)} in {count} client"
-        f"{'' if count == 1 else 's'} by {' and '.join(report.contenders)} ({_against(report)})"
-    )
-    if not known:
-        return f"{head}: undefined in all of them."
-    low, high = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
-    spread = (
-        f"median {np.median(list(known.values())):.3f}, from {known[low]:.3f} ({low}) to "
-        f"{known[high]:.3f} ({high})"
-    )
-    lead = ""
-    if len(report.contenders) > 1:
-        per = [
-            f"{sum(f.attribute == n for f in found if f.client in known)} for {n}"
-            for n in report.contenders
-        ]
-        lead = f"; largest {', '.join(per)}"
-    verdicts = [f.verdict for f in found]
-    said = {
-        "biased toward a value": "toward",
-        "a disparity whose value is not told": "disparity",
-        "small": "small",
-        "undetermined": "undetermined",
-        "undefined": "undefined",
-    }
-    counts = "; ".join(f"{text}: {verdicts.count(v)}" for text, v in said.items())
-    return f"{head}: {spread}{lead}. {counts[0].upper()}{counts[1:]}."
 
 
 @_styled
@@ -684,255 +652,124 @@ def save(figure: Figure, path: str | Path) -> Path:
 
     Raises
     ------
-    MeasureError
-        For another suffix.
+    OutputError
+        For another suffix, or a folder that does not exist.
     """
     target = Path(path)
+    if not target.parent.is_dir():
+        raise OutputError(f"{target}: its folder does not exist; create it first.")
     match target.suffix:
         case ".png":
-            metadata = {"Software": None}
+            canvas: Any = FigureCanvasAgg(figure)
+            canvas.draw()
+            pixels = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+            # A palette of 256 colors is a third of the size, and looks the same.
+            pixels.quantize(256).save(target, optimize=True, dpi=(figure.dpi, figure.dpi))
         case ".pdf":
-            metadata = {"Creator": None, "Producer": None, "CreationDate": None}
+            metadata = ("Creator", "Producer", "CreationDate")
+            figure.savefig(target, metadata=dict.fromkeys(metadata))
         case ".svg":
-            metadata = {"Creator": None, "Date": None}
+            figure.savefig(target, metadata=dict.fromkeys(("Creator", "Date")))
         case suffix:
-            raise MeasureError(
-                f"{target.name}: a figure is written as .png, .pdf or .svg, not {suffix or 'so'}."
+            raise OutputError(
+                f"{target.name}: got the suffix {suffix!r}, expected .png, .pdf or .svg; "
+                "rename the file."
             )
-    figure.savefig(target, metadata=metadata)
     return target
 
 
-# Words
+# What figures share
 
 
-def _outcome(report: FairnessReport) -> str:
-    return "predictions" if report.cube.has_predictions else "labels"
+def _frame(
+    title: str, *, height: float = 4.2, rows: Sequence[int] = (1,), columns: int = 1
+) -> tuple[Figure, list[Any]]:
+    """Return a titled figure with panels below or beside each other."""
+    fig = Figure(figsize=(WIDTH, height), layout="constrained")
+    FigureCanvasAgg(fig)
+    text = textwrap.fill(title, 88)
+    fig.suptitle(text, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+    axes = fig.subplots(len(rows), columns, squeeze=False, height_ratios=rows)
+    return fig, list(axes.flat)
 
 
-def _what(report: FairnessReport, figure: Measure) -> str:
-    return f"{_NAMES[figure]} of {_outcome(report)}"
+def _legend(fig: Figure, handles: Sequence[Any], note: str) -> None:
+    """Put a note and the legend below the panels, in as many columns as the width holds."""
+    entries = [Line2D([], [], **one) if isinstance(one, dict) else one for one in handles]
+    for columns in range(len(entries), 0, -1):
+        legend = fig.legend(
+            handles=entries,
+            loc="outside lower left",
+            ncols=columns,
+            title=textwrap.fill(note, 132),
+            alignment="left",
+            title_fontsize=8,
+        )
+        if legend.get_window_extent(_renderer(fig)).width <= 0.98 * fig.bbox.width:
+            return
+        if columns > 1:
+            legend.remove()
 
 
-def _against(report: FairnessReport) -> str:
-    return {"rest": "each value against the rest", "pairs": "highest minus lowest rate"}[
-        report.against
-    ]
+def _renderer(fig: Figure) -> Any:
+    canvas: Any = fig.canvas
+    return canvas.get_renderer()
 
 
-def _short(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1].rstrip() + "…"
+def _change_handles(changes: Sequence[tuple[Floats, Floats, Floats]]) -> list[dict[str, Any]]:
+    signs = [sign for moved in changes for sign in _open(*moved)]
+    return sign_handles(signs, {"told": "changed", "undetermined": "not told from no change"})
 
 
-def _wrapped(text: str) -> str:
-    return textwrap.fill(_short(text, 40).replace("/", "/ "), 10)
+def _open(difference: Floats, low: Floats, high: Floats) -> tuple[Sign, ...]:
+    """Return whether each client's change is told from none."""
+    told = (low > 0) | (high < 0)
+    return tuple(
+        "undefined" if np.isnan(d) else "told" if t else "undetermined"
+        for d, t in zip(difference, told, strict=True)
+    )
 
 
-def _count(values: Floats) -> int:
-    return int((~np.isnan(values)).sum())
+def _counted(attribute: str, name: str, difference: Floats) -> str:
+    above, below = int((difference > 0).sum()), int((difference < 0).sum())
+    return f"{attribute}: {name} fairer in {above}, less fair in {below}"
 
 
-# Numbers
+def _rule(report: FairnessReport) -> str:
+    return {"rest": "against the rest", "pairs": "highest minus lowest"}[report.against]
 
 
-def _pair(
-    local: FairnessReport,
-    global_: FairnessReport,
-    attribute: str,
-    figure: Measure,
-    level: Literal["attribute", "value"] = "attribute",
-) -> tuple[Marks, Marks]:
-    same_clients(local, global_)
-    before, after = (marks(one, attribute, figure, level=level) for one in (local, global_))
-    return before, after
+def _chosen(report: FairnessReport, attribute: str | Sequence[str]) -> tuple[str, ...]:
+    return ((attribute,) if isinstance(attribute, str) else tuple(attribute)) or report.contenders
+
+
+def _disparity_axis(ax: Any, label: str, *heights: Floats) -> None:
+    top = max(float(np.nanmax(height, initial=0.05)) for height in heights)
+    ax.set(ylim=(0, min(1.02, top * 1.05)), ylabel=label)
+    grid(ax)
 
 
 def _led(leader: Ints, columns: Sequence[Floats]) -> Floats:
-    """Return of each client the figure of its leader; NaN without one."""
+    """Return of each client the number of its leader; NaN without one."""
     led: Floats = np.stack(columns)[leader, np.arange(len(leader))]
     return np.where(leader >= 0, led, np.nan)
 
 
 def _places(key: Ints, size: Floats, order: Order) -> Ints:
     """Return the position of each client on the axis."""
+    place = np.arange(len(key))
     if order == "client":
-        return np.arange(len(key))
+        return place
     last = np.where(key < 0, key.max() + 1, key)
-    place = np.empty(len(key), dtype=np.int64)
-    place[np.lexsort((-np.nan_to_num(size), last))] = np.arange(len(key))
-    return place
+    sorted_: Ints = np.empty_like(place)
+    sorted_[np.lexsort((-np.nan_to_num(size), last))] = place
+    return sorted_
 
 
-def _lanes(value: Ints, lane: dict[int, int]) -> Floats:
+def _lanes(value: Ints, used: Sequence[int]) -> Floats:
     """Return the clients' places side by side in the lane of their value; NaN without one."""
     x = np.full(len(value), np.nan)
-    for v, k in lane.items():
+    for lane, v in enumerate(used):
         here = np.flatnonzero(value == v)
-        x[here] = k + ((np.arange(len(here)) + 0.5) / max(len(here), 1) - 0.5) * 0.7
+        x[here] = lane + ((np.arange(len(here)) + 0.5) / max(len(here), 1) - 0.5) * 0.7
     return x
-
-
-def _signs_of(difference: Floats, open_: NDArray[np.bool_]) -> tuple[Sign, ...]:
-    return tuple(
-        "undefined" if np.isnan(d) else "undetermined" if o else "told"
-        for d, o in zip(difference, open_, strict=True)
-    )
-
-
-# Drawing
-
-
-def _frame(
-    title: str, *, height: float = 4.2, rows: Sequence[int] = (1,), columns: int = 1
-) -> tuple[Figure, list[Any]]:
-    fig = Figure(figsize=(WIDTH, height), layout="constrained")
-    FigureCanvasAgg(fig)
-    fig.suptitle(textwrap.fill(title, 95), x=0.01, ha="left", fontsize=10.5, fontweight="bold")
-    axes = fig.subplots(len(rows), columns, squeeze=False, height_ratios=rows)
-    return fig, list(axes.flat)
-
-
-def _size(count: int) -> float:
-    """Return the marker size in points for a number of clients."""
-    return float(np.clip(330 / max(count, 1), 3.6, 6.0))
-
-
-def _marker(key: int, sign: Sign, size: float) -> dict[str, Any]:
-    color = COLORS[key % len(COLORS)] if key >= 0 else GRAY
-    if sign == "undefined":
-        return {"marker": "x", "color": GRAY, "ms": size, "ls": ""}
-    hollow = sign == "undetermined"
-    return {
-        "marker": SHAPES[key % len(SHAPES)] if key >= 0 else "o",
-        "color": color,
-        "ms": size * (0.55 if sign == "small" else 1),
-        "ls": "",
-        "mew": 1.0,
-        "fillstyle": _FILLS.get(sign, "full"),
-        "markerfacecolor": "white" if hollow else color,
-        "markerfacecoloralt": "white",
-    }
-
-
-def _draw(
-    ax: Any,
-    x: NDArray[Any],
-    y: Floats,
-    key: Ints,
-    signs: Sequence[Sign],
-    *,
-    low: Floats | None = None,
-    high: Floats | None = None,
-) -> None:
-    """Draw the marks, one artist for each key and sign, and their intervals."""
-    if low is not None and high is not None:
-        color = [COLORS[k % len(COLORS)] if k >= 0 else GRAY for k in key]
-        ax.vlines(x, low, high, colors=color, lw=0.6, alpha=0.55)
-    kinds = sorted({*zip(key.tolist(), signs, strict=True)})
-    for k, sign in kinds:
-        here = (key == k) & (np.array(signs) == sign)
-        height = np.zeros(here.sum()) if sign == "undefined" else y[here]
-        ax.plot(x[here], height, **_marker(k, sign, _size(len(x))), gid=f"{k} {sign}", zorder=3)
-
-
-def _disparity_axis(ax: Any, label: str, *heights: Floats) -> None:
-    top = max(float(np.nanmax(height, initial=0.05)) for height in heights)
-    ax.set(ylim=(0, min(1.02, top * 1.05)), ylabel=label)
-    ax.grid(axis="y", color="#e6e6e6", lw=0.6)
-
-
-def _client_axis(ax: Any, names: Sequence[str], place: Ints, *, width: float = 490) -> None:
-    """Name the clients below an axis of a width in points, only some where not all fit."""
-    count = len(names)
-    short = [names[k] if len(names[k]) <= 14 else _short(names[k], 14) for k in np.argsort(place)]
-    flat = max(map(len, short)) * 5.5 <= width / count
-    step = 1 if flat else int(np.ceil(count * 10.5 / width))
-    ax.set_xticks(range(0, count, step), short[::step], rotation=0 if flat else 90)
-    ax.set_xticks(range(count), minor=True)
-    ax.tick_params(axis="x", which="both", length=2)
-    every = "" if step == 1 else f", every {_ORDINAL.get(step, f'{step}th')} named"
-    ax.set(xlim=(-0.7, count - 0.3), xlabel=f"client ({count}{every})")
-
-
-_ORDINAL = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
-
-
-def _handle(marker: str, color: str, label: str) -> Any:
-    return Line2D([], [], marker=marker, color=color, ls="", ms=6, label=label)
-
-
-def _keys(names: Sequence[str], key: Ints, note: str = "") -> list[Any]:
-    """Return legend entries of the keys that occur, each with its number of clients."""
-    return [
-        Line2D(
-            [], [], **_marker(k, "told", 6), label=f"{note}{_short(name, 30)} ({(key == k).sum()})"
-        )
-        for k, name in enumerate(names)
-        if (key == k).any()
-    ]
-
-
-def _sign_keys(signs: Sequence[Sign], names: dict[Sign, str]) -> list[Any]:
-    """Return legend entries of how markers are filled, each with its number of clients."""
-    texts: dict[Sign, str] = {
-        **names,
-        "small": "small: within 0.05",
-        "undetermined": "undetermined",
-        "undefined": "no figure",
-    }
-    return [
-        Line2D([], [], **{**_marker(-1, sign, 6)}, label=f"{text} ({list(signs).count(sign)})")
-        for sign, text in texts.items()
-        if sign in signs
-    ]
-
-
-def _change_keys() -> list[Any]:
-    return [
-        Line2D([], [], **_marker(-1, "told", 6), label="changed"),
-        Line2D([], [], **_marker(-1, "undetermined", 6), label="not told from no change"),
-    ]
-
-
-def _legend(fig: Figure, handles: Sequence[Any], note: str) -> None:
-    """Put the legend below the figure, in as many columns as its width holds."""
-    renderer = fig.canvas.get_renderer()
-    for columns in range(len(handles), 0, -1):
-        legend = fig.legend(
-            handles=handles,
-            loc="outside lower left",
-            ncols=columns,
-            title=textwrap.fill(note, 130),
-            alignment="left",
-            title_fontsize=8,
-        )
-        if legend.get_window_extent(renderer).width <= fig.bbox.width * 0.98:
-            return
-        legend.remove()
-
-
-def _name_points(fig: Figure, ax: Any, x: Floats, y: Floats, names: Sequence[str]) -> None:
-    """Name the clients farthest from the diagonal wherever their label has room."""
-    renderer = fig.canvas.get_renderer()
-    spots = ax.transData.transform(np.stack([x, y], axis=1))
-    taken: list[Any] = []
-    far = np.argsort(-np.nan_to_num(np.abs(x - y)), kind="stable")[:10]
-    for k in far:
-        for dx, dy, ha in ((6, 0, "left"), (-6, 0, "right"), (0, 9, "center"), (0, -9, "center")):
-            label = ax.annotate(
-                _short(names[k], 14),
-                (x[k], y[k]),
-                (dx, dy),
-                textcoords="offset points",
-                ha=ha,
-                va="center",
-            )
-            label.set_in_layout(False)
-            box = label.get_window_extent(renderer)
-            inside = ax.bbox.contains(box.x0, box.y0) and ax.bbox.contains(box.x1, box.y1)
-            free = not any(box.overlaps(other) for other in taken)
-            clear = not any(box.contains(*spot) for spot in spots)
-            if inside and free and clear:
-                taken.append(box)
-                break
-            label.remove()
