@@ -5,18 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Literal
 
 from huggingface_hub import get_token
-from huggingface_hub.utils import disable_progress_bars
+from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
 
-import build as build_script
 from _command import run
+from feda4fair.build import build
 from feda4fair.dataset import Dataset
 from feda4fair.errors import PublishError
-from feda4fair.hub import Standing, plan, preflight, publish
+from feda4fair.hub import plan, publish
 from feda4fair.manifest import read_manifest
+from feda4fair.patience import Patience
+from feda4fair.preflight import PREFLIGHT, Standing, preflight
 from feda4fair.release import OPEN_LICENSES, Consent, check_rights
 
 EXAMPLES = """examples:
@@ -56,6 +60,13 @@ def parser() -> argparse.ArgumentParser:
         help="push full rows that may not be redistributed, to a private or gated repository",
     )
     command.add_argument("--tag", default="", metavar="vX.Y.Z", help="default: the version's")
+    command.add_argument(
+        "--patience",
+        type=float,
+        default=180,
+        metavar="SECONDS",
+        help="stop when the Hub has done nothing for so long (default 180)",
+    )
     command.add_argument("--debug", action="store_true", help="show tracebacks")
     return command
 
@@ -65,13 +76,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser().parse_args(argv)
     if not sys.stderr.isatty():
         disable_progress_bars()
+    if args.patience <= 0:
+        raise PublishError(f"--patience {args.patience}: give a number of seconds above 0.")
     dataset: Dataset = import_module(f"feda4fair_{args.dataset}").DATASET
     repo_id = args.repo_id or f"feda4fair/{args.dataset}"
     index_only = dataset.index is not None
     _check_rights(args, dataset)
     standing = None
     if get_token() or not args.dry_run:
-        standing = preflight(repo_id, create_pr=args.create_pr, private=args.private)
+        standing = preflight(
+            repo_id,
+            create_pr=args.create_pr,
+            private=args.private,
+            patience=replace(Patience.within(min(args.patience, PREFLIGHT.limit)), tries=2),
+        )
     consent = _consent(args, standing)
     folder = args.build or _build(args, dataset)
     if args.dry_run:
@@ -89,6 +107,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         tag=args.tag,
         create_pr=args.create_pr,
         private=args.private,
+        patience=Patience.within(args.patience),
         say=lambda line: print(line, flush=True),
     )
     what = "published" if done.new else "was there already, unchanged"
@@ -105,6 +124,7 @@ def _consent(args: argparse.Namespace, standing: Standing | None) -> Consent:
 
 def _check_rights(args: argparse.Namespace, dataset: Dataset) -> None:
     """Refuse what may not be published before anything else happens."""
+    # Whether the repository is closed is known after preflight.
     claimed = Consent(
         accept_terms=args.accept_terms, include_images=args.include_images, closed=True
     )
@@ -125,15 +145,19 @@ def _check_rights(args: argparse.Namespace, dataset: Dataset) -> None:
 
 def _build(args: argparse.Namespace, dataset: Dataset) -> Path:
     """Build the dataset, in the form that may be published unless asked otherwise."""
+    index = dataset.index is not None and not args.include_images
+    recipes = dataset.choose()
+    source = dataset.open_source(
+        args.source,
+        recipes=recipes,
+        clients=(),
+        sample=args.sample,
+        allow_missing=False,
+        **({"images": "none"} if index else {}),
+    )
     out = Path("build") / dataset.name
-    command = [dataset.name, "--out", str(out), "--overwrite"]
-    if dataset.index is not None and not args.include_images:
-        command += ["--form", "index"]
-    if args.sample:
-        command.append("--sample")
-    if args.source:
-        command += ["--source", str(args.source)]
-    build_script.main(command)
+    form: Literal["full", "index"] = "index" if index else "full"
+    build(dataset, recipes, source, out, form=form, overwrite=True)
     return out
 
 

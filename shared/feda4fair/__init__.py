@@ -32,12 +32,13 @@ from feda4fair.recipe import (
 from feda4fair.schema import Coding, Column, Label, Schema
 
 if TYPE_CHECKING:
+    from feda4fair.client import load_client
     from feda4fair.measurement import measure
     from feda4fair.report import FairnessReport
 
 __version__ = "0.1.0"
 
-LATER = {"FairnessReport": "report", "measure": "measurement"}
+LATER = {"FairnessReport": "report", "load_client": "client", "measure": "measurement"}
 """Names whose modules load slowly (pandas, scipy) and are imported when they are asked for."""
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "Schema",
     "Subdivide",
     "federate_table",
+    "load_client",
     "measure",
 ]
 

@@ -68,7 +68,8 @@ class Harm:
         """What is said of each client: "harmed", "helped", "undecided" or "undefined".
 
         Harmed means more disparity, or less accuracy, both in the figure itself and over the
-        whole interval; of clients without a true difference about 2.5 % are called harmed.
+        whole interval; of clients without a true difference at most about 2.5 % are called
+        harmed.
         """
         sign = -1 if self.figure == "accuracy" else 1
 
@@ -171,9 +172,10 @@ def _difference(
     counts: Ints, names: tuple[str, ...], attributes: tuple[Attribute, ...], against: Against
 ) -> Mapping[Key, Floats]:
     """Return every figure of the method minus that of the reference."""
+    # Adding two slices is much faster than a sum over an axis of length two.
     method, reference = (
-        figures(Cube(clients=names, attributes=attributes, counts=counts.sum(axis=axis)), against)
-        for axis in (4, 3)
+        figures(Cube(clients=names, attributes=attributes, counts=summed), against)
+        for summed in (counts[..., 0] + counts[..., 1], counts[..., 0, :] + counts[..., 1, :])
     )
     return {key: method[key] - reference[key] for key in method}
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from feda4fair.codes import Code, binary
 from feda4fair.cube import Attribute
-from feda4fair.errors import MeasureError
+from feda4fair.errors import MeasureError, OutputError
 from feda4fair.federation import Federation
 from feda4fair.recipe import Recipe
 from feda4fair.schema import Column
@@ -117,7 +117,7 @@ class HeldOut:
             foreign = np.flatnonzero(position < 0)
             if len(foreign):
                 first = f"{names[int(foreign[0])]}/{row_id[foreign[0]]}"
-                problems.append(f"{_rows(len(foreign))} ({first}) not among them")
+                problems.append(f"{_rows(len(foreign), first)} not among them")
         if problems:
             raise MeasureError(
                 f"{what}: expected one prediction for each row of the {self.what}, got "
@@ -155,11 +155,11 @@ class HeldOut:
 
     def _some(self, mask: NDArray[np.bool_]) -> str:
         first = int(np.flatnonzero(mask)[0])
-        return f"{_rows(int(mask.sum()))} ({self.names[self.client[first]]}/{self.row_id[first]})"
+        return _rows(int(mask.sum()), f"{self.names[self.client[first]]}/{self.row_id[first]}")
 
 
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count} rows, the first"
+def _rows(count: int, first: str) -> str:
+    return f"1 row ({first})" if count == 1 else f"{count} rows (the first is {first})"
 
 
 def held_out(
@@ -301,7 +301,8 @@ def _table(predictions: Predictions, what: str) -> pa.Table:
             case _:
                 return pa.Table.from_pandas(predictions, preserve_index=False)
     except OSError as error:
-        reason = error.strerror or str(error).splitlines()[0]
+        absent = isinstance(error, FileNotFoundError)
+        reason = "no such file" if absent else error.strerror or str(error).splitlines()[0]
         raise MeasureError(f"{what}: cannot be read ({reason}); name another file.") from None
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
         raise MeasureError(
@@ -318,7 +319,13 @@ def _file(path: Path) -> pa.Table:
 
 
 def write_predictions(predictions: pa.Table, path: Path, *, recipe_sha256: str) -> None:
-    """Write predictions as Parquet, with the recipe they belong to; never half a file."""
+    """Write predictions as Parquet, with the recipe they belong to; never half a file.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written.
+    """
     part = path.with_name(f".{path.name}.part")
     try:
         pq.write_table(
@@ -327,5 +334,7 @@ def write_predictions(predictions: pa.Table, path: Path, *, recipe_sha256: str) 
             compression="zstd",
         )
         part.replace(path)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written ({error.strerror}); name another.") from None
     finally:
         part.unlink(missing_ok=True)

@@ -8,13 +8,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from feda4fair.content import SourceFile
 from feda4fair.dataset import Dataset
 from feda4fair.errors import OutputError
 from feda4fair.schema import Schema
-from feda4fair.write import ConfigFiles
+
+if TYPE_CHECKING:
+    from feda4fair.write import ConfigFiles
 
 __all__ = ["MANIFEST", "build_manifest", "file_sha256", "read_manifest", "write_manifest"]
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from feda4fair.errors import MeasureError
+from feda4fair.errors import MeasureError, RecipeError
 from feda4fair.federation import Client, Federation
 from feda4fair.partition import pieces
-from feda4fair.recipe import ClientSplit, Recipe, RowSplit, Subdivide
-from feda4fair.split import SPLITS, _shuffle_split, scatter_split, split_rows
+from feda4fair.recipe import ClientSplit, RowSplit, Subdivide
+from feda4fair.split import SPLITS, scatter_split, shuffle_split, split_rows
 
 __all__ = ["OWN_SPLIT", "Cut", "cuts"]
 
@@ -38,12 +38,15 @@ class Cut:
         Rows of the federation's table; train in the order of training.
     gone : ndarray of int64
         Rows of the federation's dropped table that are predicted too.
+    note : str
+        What did not go as usual.
     """
 
     client: str
     train: Ints
     test: Ints
     gone: Ints
+    note: str = ""
 
 
 def cuts(federation: Federation, split: RowSplit = OWN_SPLIT) -> list[Cut]:
@@ -83,18 +86,15 @@ def _dropped_bounds(federation: Federation) -> Ints:
 def _cut(federation: Federation, client: Client, gone: Ints, split: RowSplit) -> Cut:
     recipe = federation.recipe
     released = recipe.sampler == "released" and not recipe.control
+    note = ""
     match recipe.split:
         case RowSplit() as within:
-            test = federation.split_of(client) == TEST
-            train = np.flatnonzero(~test)
-            if released:
-                train = _released_silo(federation, client, within, test)
-            kept = federation.dropped["split"].take(pa.array(gone)).to_pylist()
-            gone = gone[np.array([name == "test" for name in kept], dtype=np.bool_)]
-            held = np.flatnonzero(test)
+            train, held = _within(federation, client, within if released else None)
+            names = federation.dropped["split"].take(pa.array(gone)).to_pylist()
+            gone = gone[np.array([name == "test" for name in names], dtype=np.bool_)]
         case ClientSplit() if released:
             order = _piece_order(federation, client)
-            train, held = _shuffled(federation, client, order, split)
+            train, held, note = _piece_split(federation, client, order, split)
             ids = federation.dropped["row_id"].to_numpy()[gone]
             scope = (recipe.name, client.name, "own")
             gone = gone[scatter_split(ids, split, seed=recipe.seed, scope=scope) == TEST]
@@ -102,21 +102,52 @@ def _cut(federation: Federation, client: Client, gone: Ints, split: RowSplit) ->
             train, held, gone = _keyed(federation, client, gone, split)
         case _:
             assert_never(recipe.split)
-    return Cut(client=client.name, train=train + client.start, test=held + client.start, gone=gone)
+    return Cut(
+        client=client.name,
+        train=train + client.start,
+        test=held + client.start,
+        gone=gone,
+        note=note,
+    )
 
 
-def _released_silo(
-    federation: Federation, client: Client, split: RowSplit, test: NDArray[np.bool_]
-) -> Ints:
-    """Return the training rows of a released silo in the order of the released procedure."""
-    order = np.random.default_rng(federation.recipe.seed).permutation(client.rows)
-    train, held = _shuffled(federation, client, order, split)
+def _by_row_id(federation: Federation, client: Client) -> Ints:
+    """Return the positions of a client's rows, all splits together, by row_id."""
+    return np.argsort(federation.table["row_id"].to_numpy()[client.start : client.stop])
+
+
+def _within(
+    federation: Federation, client: Client, released: RowSplit | None
+) -> tuple[Ints, Ints]:
+    """Return the rows to train on and the test rows of a client split by rows.
+
+    Those of a released silo train in the order of the released procedure.
+    """
+    order = _by_row_id(federation, client)
+    test = federation.split_of(client) == TEST
+    if released is None:
+        return order[~test[order]], order[test[order]]
+    seed = federation.recipe.seed
+    order = order[np.random.default_rng(seed).permutation(client.rows)]
+    train, held = _shuffled(federation, client, order, released)
     if not test[held].all() or len(held) != test.sum():
         raise MeasureError(
             f"{federation.recipe}: the test rows of {client.name} are not those of the released "
             "procedure; build the folder again from the complete source."
         )
-    return train
+    return train, held
+
+
+def _piece_split(
+    federation: Federation, client: Client, order: Ints, split: RowSplit
+) -> tuple[Ints, Ints, str]:
+    """Split a piece's rows, stratified unless a stratum is too small for it."""
+    try:
+        return *_shuffled(federation, client, order, split), ""
+    except RecipeError:
+        plain = replace(split, stratify=())
+        note = f"{client.name}: too few rows to split by {', '.join(split.stratify)}."
+        return *_shuffled(federation, client, order, plain), note
 
 
 def _shuffled(
@@ -126,7 +157,7 @@ def _shuffled(
     rows = federation.table.slice(client.start, client.rows)
     strata = _strata(rows, split.stratify)[order] if split.stratify else None
     seed = federation.recipe.seed
-    rest, test = _shuffle_split(strata, np.arange(len(order)), split.test, seed)
+    rest, test = shuffle_split(strata, np.arange(len(order)), split.test, seed)
     return order[rest], order[test]
 
 
@@ -139,7 +170,7 @@ def _strata(table: pa.Table, names: Sequence[str]) -> Ints:
 
 
 def _piece_order(federation: Federation, client: Client) -> Ints:
-    """Return the released order of a piece: positions among its rows, which lie by row_id.
+    """Return the positions of a piece's rows in the released order.
 
     The pieces of a released client were cut from a permutation of the rows that survived
     injection. How many these were is not written down, but the few numbers that give a piece of
@@ -147,31 +178,29 @@ def _piece_order(federation: Federation, client: Client) -> Ints:
     row_id, later and later as dropped rows are passed.
     """
     recipe = federation.recipe
-    subdivide = recipe.subdivide
-    if subdivide is None:
-        return np.random.default_rng(recipe.seed).permutation(client.rows)
+    by_id = _by_row_id(federation, client)
+    if recipe.subdivide is None:
+        return by_id[np.random.default_rng(recipe.seed).permutation(client.rows)]
     dropped = sum(entry.dropped for entry in federation.ledger if entry.client == client.parent)
-    row_id = federation.table["row_id"].to_numpy()[client.start : client.stop]
-    for ranks in _candidates(client, subdivide, recipe):
+    row_id = federation.table["row_id"].to_numpy()[client.start : client.stop][by_id]
+    for ranks in _candidates(client, recipe.subdivide, recipe.seed):
         lag = row_id - np.sort(ranks)
         if lag[0] >= 0 and lag[-1] <= dropped and (np.diff(lag) >= 0).all():
-            return np.argsort(np.argsort(ranks))
+            return by_id[np.argsort(np.argsort(ranks))]
     raise MeasureError(
         f"{recipe}: the rows of {client.name} are no piece of a released {client.parent}; build "
         "the folder again from the complete source."
     )
 
 
-def _candidates(client: Client, subdivide: Subdivide, recipe: Recipe) -> list[Ints]:
-    """Return the ranks of the piece's rows for each number of survivors that fits its size."""
+def _candidates(client: Client, subdivide: Subdivide, seed: int) -> Iterator[Ints]:
+    """Yield the ranks of the piece's rows for each number of survivors that fits its size."""
     parts, cut = subdivide.parts, subdivide.cut
     piece = int(client.name.rpartition("_")[2])
-    found = []
     for rows in range(parts * (client.rows - 1), parts * (client.rows + 1) + 1):
         member = pieces(rows, parts, cut) == piece
         if member.sum() == client.rows:
-            found.append(np.random.default_rng(recipe.seed).permutation(rows)[member])
-    return found
+            yield np.random.default_rng(seed).permutation(rows)[member]
 
 
 def _keyed(
@@ -192,8 +221,5 @@ def _keyed(
     scope = (recipe.name, client.name, "own")
     codes[order] = split_rows(strata, split, seed=recipe.seed, scope=scope)
     test = codes == TEST
-    return (
-        np.flatnonzero(~test[: client.rows]),
-        np.flatnonzero(test[: client.rows]),
-        gone[test[client.rows :]],
-    )
+    own = order[order < client.rows]
+    return own[~test[own]], own[test[own]], gone[test[client.rows :]]

@@ -119,7 +119,7 @@ def _counts(index: pa.Table, names: list[str]) -> NDArray[np.int64]:
 def _rows(
     data: Path, facts: dict[str, Any], columns: list[str], names: list[str]
 ) -> tuple[pa.Table, NDArray[np.int8], NDArray[np.int64]]:
-    """Return all rows by client and row_id, with the split and the client of each."""
+    """Return all rows by client, split and row_id, with the split and the client of each."""
     parts, codes = [], []
     for code, split in enumerate(SPLITS):
         for file in facts["splits"].get(split, {}).get("files", []):
@@ -132,5 +132,6 @@ def _rows(
     position = lookup[clients.indices.to_numpy()]
     if (position < 0).any():
         raise OutputError(f"{data}: holds a client that clients/*.parquet lacks; build again.")
-    order = np.lexsort((table["row_id"].to_numpy(), position))
-    return table.take(pa.array(order)), np.concatenate(codes)[order], position[order]
+    splits = np.concatenate(codes)
+    order = np.lexsort((table["row_id"].to_numpy(), splits, position))
+    return table.take(pa.array(order)), splits[order], position[order]

@@ -24,14 +24,14 @@ from feda4fair.errors import MeasureError, RecipeError
 from feda4fair.federation import Federation
 from feda4fair.harm import Harm, compare
 from feda4fair.heldout import HeldOut, Predictions, held_out, read_predictions
+from feda4fair.measurement import contenders
 from feda4fair.rates import Against
 from feda4fair.readback import read_federation, recipe_sha256
-from feda4fair.recipe import Recipe
 from feda4fair.report import measure_cube
 from feda4fair.scorecard import Marks, Protocol, Score
 from feda4fair.split import SPLITS
 
-__all__ = ["Marks", "Protocol", "Score", "open_config", "score", "score_rows", "test_rows"]
+__all__ = ["Marks", "Protocol", "Score", "open_config", "score", "score_rows", "scored_rows"]
 
 
 def score(
@@ -80,11 +80,35 @@ def score(
         If rows are missing, doubled or foreign, or predictions are not 0 or 1.
     OutputError
         If the folder cannot be read.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from feda4fair import Column, Label, Natural, Recipe, Schema, federate_table
+    >>> sex = Column(name="sex", dtype="int8", role="sensitive")
+    >>> recipe = Recipe(
+    ...     dataset="demo",
+    ...     name="demo",
+    ...     schema=Schema(columns=(sex,), label=Label(column="y")),
+    ...     partition=Natural(column="who"),
+    ... )
+    >>> rows = {"who": ["a"] * 20 + ["b"] * 20, "sex": [1, 2] * 20, "y": [1, 0, 1, 1] * 10}
+    >>> federation = federate_table(pa.table(rows), recipe)
+    >>> test = federation.table.filter(pa.array(federation.split == 2))
+    >>> guess = test.select(["client_id", "row_id"]).append_column("prediction", test["sex"])
+    >>> score(guess, federation)
+    Traceback (most recent call last):
+    feda4fair.errors.MeasureError: predictions: prediction: got the labels 1, 2, expected 0 and 1
+    (or bool) with 1 the favorable outcome; name the favorable one with pos_label, or reduce to
+    two classes.
+    >>> right = guess.set_column(2, "prediction", test["label"])
+    >>> score(right, federation).clients()["accuracy"].to_dict()
+    {'a': 1.0, 'b': 1.0, 'pooled': 1.0}
     """
     federation = open_config(where, config)
     return score_rows(
         predictions,
-        test_rows(federation),
+        scored_rows(federation),
         references={"local": local, "baseline": baseline},
         against=against,
         method=method,
@@ -104,14 +128,11 @@ def open_config(
     return read_federation(Path(where), config, features=features)
 
 
-def test_rows(federation: Federation) -> HeldOut:
+def scored_rows(federation: Federation) -> HeldOut:
     """Return the rows of the test split, with those that injection dropped from it."""
     kept = federation.split == SPLITS.index("test")
     gone = pc.equal(federation.dropped["split"], "test").to_numpy()
     return held_out(federation, kept, np.asarray(gone), what="test split")
-
-
-test_rows.__test__ = False  # type: ignore[attr-defined] # its name is not a test's
 
 
 def score_rows(
@@ -199,7 +220,7 @@ def _measure(
             seed=rows.recipe.seed,
             scope=rows.recipe.name,
         )
-    report = measure_cube(cube, against=against, compare=_contenders(rows.recipe))
+    report = measure_cube(cube, against=against, compare=contenders(rows.recipe))
     return Marks(report=report, harms=tuple(harms))
 
 
@@ -217,9 +238,3 @@ def _count(rows: HeldOut, guess: NDArray[np.int8]) -> Cube:
         y_true=rows.label,
         y_pred=guess,
     )
-
-
-def _contenders(recipe: Recipe) -> tuple[str, ...]:
-    """Return the attributes that the rules name: the others are measured, but never win."""
-    named = {attribute for rule in recipe.rules for attribute, _ in rule.where}
-    return tuple(name for name in recipe.schema.sensitive if name in named)

@@ -110,8 +110,9 @@ class Score:
         -------
         pandas.DataFrame
             By client: ``rows``, ``accuracy`` with its 95 % Wilson interval, ``DD <attribute>``
-            and ``EOD <attribute>``, the contender with the largest DD and its verdict. Intervals
-            of every gap are in the report's statistics.
+            and ``EOD <attribute>``, the ``worst`` attribute with its most disadvantaged
+            ``value``, that value's signed ``gap`` with its simultaneous interval, and the
+            verdict. The report's statistics hold those of every value.
         """
         report = self.marks(protocol).report
         return pd.concat([_client_table(report), _client_table(report.pooled)])
@@ -180,8 +181,9 @@ class Score:
         Returns
         -------
         pandas.DataFrame
-            ``config, client_id, protocol, model, metric, attribute, value``; ``client_id`` is
-            "pooled" for all rows together, ``attribute`` empty for accuracy.
+            ``config, client_id, protocol, model, metric, attribute, against, value``;
+            ``client_id`` is "pooled" for all rows together, ``attribute`` and ``against`` are
+            empty for accuracy.
         """
         blocks = []
         for protocol in self.protocols:
@@ -197,6 +199,7 @@ class Score:
                                 "model": self.method,
                                 "metric": figure,
                                 "attribute": attribute,
+                                "against": one.against if attribute else "",
                                 "value": values,
                             }
                         )
@@ -250,9 +253,7 @@ class Score:
 
     def _page(self) -> Page:
         tables = {
-            f"Clients, {protocol}": self.clients(protocol)
-            .drop(columns=["accuracy low", "accuracy high"])
-            .reset_index()
+            f"Clients, {protocol}": _readable(self.clients(protocol))
             for protocol in self.protocols
         }
         tables["Summary"] = self.summary()
@@ -260,10 +261,8 @@ class Score:
         if len(harm):
             tables["Harm"] = harm
         others = (f"{self.worst_other(protocol)} ({protocol})" for protocol in self.protocols)
-        worst = (
-            f"Worst attribute{f' beside {self.mitigated}' if self.mitigated else ''} by mean "
-            f"client DD: {', '.join(others)}."
-        )
+        beside = f" other than {self.mitigated}" if self.mitigated else ""
+        worst = f"Attribute{beside} with the largest mean client DD: {', '.join(others)}."
         seed = "" if self.training_seed is None else f", training seed {self.training_seed}"
         return Page(
             title=f"{self.method} on {self.dataset}/{self.config}, {self.rows}",
@@ -284,23 +283,48 @@ def _client_table(report: FairnessReport) -> pd.DataFrame:
     found = figures(report.cube, report.against)
     cells = report.cube.counts.sum(axis=1)
     low, high = wilson(cells[:, 0, 0] + cells[:, 1, 1], report.cube.rows(), NORMAL_95)
-    worst = [report.worst(client) for client in report.clients]
-    return pd.DataFrame(
+    index = pd.Index(report.clients, name="client_id")
+    measured = pd.DataFrame(
         {
             "rows": report.cube.rows(),
             "accuracy": found["accuracy", ""],
             "accuracy low": low,
             "accuracy high": high,
-            **{
-                f"{figure} {attribute}": values
-                for (figure, attribute), values in found.items()
-                if figure != "accuracy"
-            },
-            "worst": [one.attribute for one in worst],
-            "verdict": [f"toward {one.toward}" if one.toward else one.verdict for one in worst],
+            **{f"{figure} {name}".strip(): values for (figure, name), values in found.items()},
         },
-        index=pd.Index(report.clients, name="client_id"),
+        index=index,
     )
+    worst = pd.DataFrame([_worst(report, k) for k in range(len(index))], index=index)
+    return pd.concat([measured, worst], axis=1)
+
+
+def _worst(report: FairnessReport, client: int) -> dict[str, object]:
+    """Return the lowest signed gap of a client's worst contender, with its interval."""
+    found = report.worst(report.clients[client])
+    judged = report.assessments[found.attribute, "DD"]
+    names = judged.part.attribute.values  # noqa: PD011 - no data frame
+    value = int(judged.part.worst()[client].argmax())
+    return {
+        "worst": found.attribute,
+        "value": names[value],
+        "gap": judged.part.gap()[client, value],
+        "gap low": judged.low[client, value],
+        "gap high": judged.high[client, value],
+        "verdict": f"toward {found.toward}" if found.toward else found.verdict,
+    }
+
+
+def _readable(clients: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of clients for a page: an interval in one column."""
+    bounds = [
+        "-" if np.isnan(gap) else f"{gap:+.3f} ({low:+.3f} to {high:+.3f})"
+        for gap, low, high in zip(
+            clients["gap"], clients["gap low"], clients["gap high"], strict=True
+        )
+    ]
+    shown = clients.assign(gap=bounds)
+    hidden = ["accuracy low", "accuracy high", "gap low", "gap high"]
+    return shown.drop(columns=hidden).reset_index()
 
 
 def _mean(values: NDArray[np.float64]) -> float:

@@ -19,6 +19,7 @@ __all__ = [
     "folds",
     "released_split",
     "scatter_split",
+    "shuffle_split",
     "split_rows",
 ]
 
@@ -122,18 +123,22 @@ def released_split(
     RecipeError
         If a stratum has a single row, or a side has fewer rows than there are strata.
     """
-    rest, test = _shuffle_split(strata, np.arange(rows), split.test, seed)
+    rest, test = shuffle_split(strata, np.arange(rows), split.test, seed)
     codes = np.zeros(rows, dtype=np.int8)
     codes[test] = TEST
     if split.validation:
-        _, validation = _shuffle_split(strata, rest, split.validation / (1 - split.test), seed)
+        _, validation = shuffle_split(strata, rest, split.validation / (1 - split.test), seed)
         codes[validation] = VALIDATION
     return codes
 
 
-def _shuffle_split(
+def shuffle_split(
     strata: NDArray[np.int64] | None, positions: NDArray[np.int64], share: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return train and test positions as scikit-learn's ``train_test_split`` does.
+
+    Parameters and errors are those of `released_split`; ``share`` is the share of test.
+    """
     state = np.random.RandomState(seed)
     count = math.ceil(len(positions) * share)
     if strata is None:
