@@ -72,7 +72,11 @@ def test_a_connection_that_fails_is_tried_a_few_times(
     assert time.monotonic() - start < 5
 
 
-@pytest.mark.parametrize("text", ["1", formatdate(time.time() + 3600, usegmt=True), "soon"])
+@pytest.mark.parametrize(
+    "text",
+    ["1", formatdate(time.time() + 3600, usegmt=True), "soon"],
+    ids=["seconds", "date", "word"],
+)
 def test_retry_after_is_heeded(hub: HubEmulator, text: str) -> None:
     hub.fault("GET", "whoami", status=429, headers={"Retry-After": text}, times=1)
     start = time.monotonic()
