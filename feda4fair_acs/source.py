@@ -98,8 +98,14 @@ class PumsSource:
         if (self.year, self.horizon) != (2018, "1-Year"):
             notes.append(f"built from the {self.year} {self.horizon} files, not 2018 1-Year.")
         if self.partial:
-            notes.append(f"built from {len(self.parts)} states: {', '.join(self.parts)}.")
+            notes.append(_parts_note(self.parts))
         return tuple(notes)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `open_recipes` needs to give this source again."""
+        states = {"states": list(self.parts)} if self.partial else {}
+        return {"year": self.year, "horizon": self.horizon, **states}
 
     def fit(self, recipe: Recipe) -> Recipe:
         """Return the recipe as it is: `attach` adds no column."""
@@ -161,6 +167,7 @@ class SampleSource:
     """
 
     parts: tuple[str, ...] = STATES
+    partial: bool = False
     natural: str = "state"
     synthetic: bool = True
     _records: dict[str, SourceFile] = field(default_factory=dict, repr=False, compare=False)
@@ -178,8 +185,13 @@ class SampleSource:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Nothing: what a sample is, its card says anyway."""
-        return ()
+        """How the sample differs from a whole one: states left out."""
+        return (_parts_note(self.parts),) if self.partial else ()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `open_recipes` needs to give this source again."""
+        return {"states": list(self.parts)} if self.partial else {}
 
     def fit(self, recipe: Recipe) -> Recipe:
         """Return the recipe as it is: `attach` adds no column."""
@@ -195,6 +207,11 @@ class SampleSource:
             if part not in self._records:
                 self.read(part)
         return tuple(self._records[part] for part in self.parts)
+
+
+def _parts_note(parts: Sequence[str]) -> str:
+    number = "one state" if len(parts) == 1 else f"{len(parts)} states"
+    return f"built from {number}: {', '.join(parts)}."
 
 
 def open_source(
@@ -297,7 +314,7 @@ def open_recipes(
                 "other states or another config."
             )
     if sample:
-        return SampleSource(parts=chosen_states(sorted(wanted)))
+        return SampleSource(parts=chosen_states(sorted(wanted)), partial=cut)
     source = open_source(
         data_dir,
         year=year,

@@ -113,7 +113,14 @@ class CelebASource:
         """Whether the rows are fewer or other than those of the published files."""
         if self.synthetic or self.published:
             return ()
+        if self._table.num_rows == ROWS:
+            return (f"built from {ROWS:,} rows whose content is not that of the published files.",)
         return (f"built from {self._table.num_rows:,} rows, not the published {ROWS:,}.",)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Whether images are embedded."""
+        return {"images": "none" if self.images is None else "embed"}
 
     def fit(self, recipe: Recipe) -> Recipe:
         """Return a recipe with the columns that `attach` adds."""

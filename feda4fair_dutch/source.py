@@ -88,6 +88,11 @@ class DutchSource:
         """Nothing: a file with other rows is refused."""
         return ()
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """Nothing beside the common arguments."""
+        return {}
+
     def fit(self, recipe: Recipe) -> Recipe:
         """Return the recipe as it is: `attach` adds no column."""
         return recipe

@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Build what the command line names."""
-    args = parser().parse_args(argv)
+    args = parser().parse_intermixed_args(argv)
     if args.workers < 1:
         raise RecipeError(f"--workers {args.workers}: at least one process is needed.")
     dataset: Dataset = import_module(f"feda4fair_{args.dataset}").DATASET
@@ -109,7 +109,9 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         raise RecipeError(
             f"--{', --'.join(foreign)}: not an option of {args.dataset}; see build.py --help."
         )
-    if args.form == "index":
+    if args.form == "index" and "images" in own:
+        if given.get("images") == "embed":
+            raise RecipeError("--images embed: an index holds no images; use --form full.")
         given |= {"images": "none"}
     return given
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pyarrow.parquet as pq
 from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
@@ -98,7 +97,8 @@ def _rebuild(folder: Path, source_folder: Path | None, *, hub: bool) -> Verifica
         recipes=recipes,
         clients=clients,
         sample=manifest["synthetic"],
-        **_options(manifest),
+        allow_missing=bool(manifest["notes"]),
+        **manifest["source_options"],
     )
     with TemporaryDirectory(prefix="feda4fair-rebuild-") as place:
         out = Path(place) / "rebuilt"
@@ -123,15 +123,6 @@ def _clients(folder: Path, manifest: Manifest) -> list[str]:
     index = pq.read_table(folder / "clients" / f"{name}.parquet", columns=["client_id"])
     names: list[str] = sorted(set(index["client_id"].to_pylist()))
     return names
-
-
-def _options(manifest: Manifest) -> dict[str, Any]:
-    """Return the dataset's own options that a build can tell."""
-    if manifest["dataset"] != "celeba":
-        return {"allow_missing": bool(manifest["notes"])}
-    features = next(iter(manifest["configs"].values()))["features"].values()
-    images = any(feature["_type"] == "Image" for feature in features)
-    return {"allow_missing": bool(manifest["notes"]), "images": "embed" if images else "none"}
 
 
 if __name__ == "__main__":

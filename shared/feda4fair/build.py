@@ -97,6 +97,7 @@ def build(
             configs,
             source.files(),
             synthetic=source.synthetic,
+            options=source.options,
             notes=[*source.notes, *notes],
         )
         write_card(folder, manifest, dataset)
@@ -254,7 +255,7 @@ def _staging(out: Path, *, overwrite: bool) -> Iterator[Path]:
     A lock keeps two builds of one folder apart; whoever holds it may clear what a killed build
     left behind.
     """
-    out = out.absolute()
+    out = out.resolve()
     if not out.name:
         raise OutputError(f"{out}: is not a folder that can be replaced; name one below it.")
     made = [parent for parent in out.parents if not parent.exists()]

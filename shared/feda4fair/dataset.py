@@ -43,6 +43,10 @@ class Source(Protocol):
     def notes(self) -> tuple[str, ...]:
         """Sentences on how the source differs from the benchmark's; none where it does not."""
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of ``open_source`` that give this source again, beside the common."""
+
     def fit(self, recipe: Recipe) -> Recipe:
         """Return a recipe with the columns that `attach` will add."""
 

@@ -25,10 +25,11 @@ from feda4fair.bias import (
     keyed_sampler,
     released_sampler,
 )
-from feda4fair.errors import RecipeError
+from feda4fair.errors import RecipeError, SchemaError
 from feda4fair.federation import Client, Federation
 from feda4fair.partition import assign, pieces
 from feda4fair.recipe import (
+    MOST,
     BiasRule,
     ClientSplit,
     Iid,
@@ -130,6 +131,11 @@ def federate_table(
     RecipeError
         If a client loses all its rows, groups do not fit the clients, or no row is selected.
     """
+    if not isinstance(table, pa.Table):
+        raise SchemaError(
+            f"{recipe}: the rows are a {type(table).__name__}, expected an Arrow table; use "
+            "pyarrow.Table.from_pandas(frame, preserve_index=False) for pandas."
+        )
     encoded = encode(table, recipe.schema)
     selected = _selected(encoded, recipe)
     names, codes = _partition(table, selected, recipe, client)
@@ -162,6 +168,11 @@ def known_clients(recipe: Recipe, parents: tuple[str, ...] = ()) -> tuple[str, .
         parents = tuple(f"c{i:0{width}d}" for i in range(recipe.partition.clients))
     if recipe.subdivide is not None:
         pieces_of = range(recipe.subdivide.parts)
+        if len(parents) * len(pieces_of) > MOST:
+            raise RecipeError(
+                f"{recipe}: {len(parents):,} clients in {len(pieces_of):,} parts are more than "
+                f"{MOST:,} clients; use fewer."
+            )
         return tuple(sorted(f"{parent}_{i}" for parent in parents for i in pieces_of))
     return tuple(sorted(parents))
 
@@ -215,12 +226,26 @@ def _check_whole(encoded: pa.Table, recipe: Recipe, parents: tuple[str, ...]) ->
             f"{recipe}: no row has the favorable label {favorable}; name the value that "
             f"{recipe.schema.label.column} holds."
         )
+    for rule in recipe.rules:
+        for name, value in rule.where:
+            found = pc.unique(encoded[name]).to_pylist()
+            if recipe.schema[name].coding is None and value not in found:
+                raise RecipeError(
+                    f"{recipe}: rule {rule.name}: no such value; {name} holds "
+                    f"{', '.join(map(str, found[:5]))}."
+                )
     grouped = {c for g in recipe.groups if isinstance(g.clients, tuple) for c in g.clients}
-    known = set(known_clients(replace(recipe, keep=None, split=RowSplit()), parents))
     named = set(recipe.keep or ())
     if isinstance(recipe.split, ClientSplit):
         named |= set(recipe.split.test)
-    unknown = sorted(grouped - set(parents)) + sorted(named - known)
+    pieces_of = {str(i) for i in range(recipe.subdivide.parts)} if recipe.subdivide else set()
+    foreign = [
+        name
+        for name in sorted(named)
+        if recipe.parent(name) not in parents
+        or (pieces_of and name.rpartition("_")[2] not in pieces_of)
+    ]
+    unknown = sorted(grouped - set(parents)) + foreign
     if unknown:
         raise RecipeError(
             f"{recipe}: it names {', '.join(unknown)}, but the clients are {parents[0]} to "

@@ -312,7 +312,7 @@ def _table(predictions: Predictions, what: str) -> pa.Table:
 
 
 def _file(path: Path) -> pa.Table:
-    if path.suffix != ".csv":
+    if path.suffix.lower() != ".csv":
         return pq.read_table(path, partitioning=None)
     text = pacsv.ConvertOptions(column_types={"client_id": pa.string()})
     return pacsv.read_csv(path, convert_options=text)

@@ -22,6 +22,7 @@ __all__ = ["MANIFEST", "build_manifest", "file_sha256", "read_manifest", "write_
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+KEYS = {"dataset", "version", "synthetic", "notes", "prose", "citation", "configs", "files"}
 
 Manifest = dict[str, Any]
 
@@ -38,6 +39,7 @@ def build_manifest(
     sources: Sequence[SourceFile],
     *,
     synthetic: bool,
+    options: Mapping[str, Any],
     notes: Sequence[str] = (),
 ) -> Manifest:
     """Describe a build; no clock, host name or path is part of it.
@@ -52,6 +54,8 @@ def build_manifest(
         What was read.
     synthetic : bool
         Whether the rows are the made-up sample.
+    options : mapping
+        Options of the dataset's source that give it again.
     notes : sequence of str
         Sentences on how this build differs from the published benchmark; none if it does not.
     """
@@ -67,6 +71,7 @@ def build_manifest(
         "versions": {
             name: importlib.metadata.version(name) for name in ("feda4fair", "numpy", "pyarrow")
         },
+        "source_options": dict(options),
         "sources": [asdict(source) for source in sources],
         "configs": {config.recipe.name: _config(config) for config in configs},
         "files": {},
@@ -174,6 +179,6 @@ def read_manifest(folder: Path) -> Manifest:
     except (OSError, ValueError, TypeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a JSON object"
         raise OutputError(f"{path}: {reason}; name a folder that build.py wrote.") from None
-    if manifest.get("format") != FORMAT or not {"dataset", "configs", "files"} <= set(manifest):
+    if manifest.get("format") != FORMAT or not manifest.keys() >= KEYS or not manifest["configs"]:
         raise OutputError(f"{path}: not a manifest of format {FORMAT}; build the folder again.")
     return manifest

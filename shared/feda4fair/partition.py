@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from feda4fair import seeds
 from feda4fair.errors import RecipeError, SchemaError
 from feda4fair.recipe import Iid, Natural, Partition
+from feda4fair.schema import plain
 
 __all__ = ["assign", "pieces"]
 
@@ -63,11 +64,22 @@ def _natural(table: pa.Table, column: str) -> tuple[tuple[str, ...], NDArray[np.
         raise RecipeError(
             f"Natural(column={column!r}): no such column among {', '.join(table.column_names)}."
         )
-    values = table[column]
+    values = plain(table[column])
     if values.null_count:
         raise SchemaError(
             f"{column}: {values.null_count} of {len(values)} rows name no client; fill them or "
             "leave the rows out."
+        )
+    kinds = (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_integer,
+        pa.types.is_boolean,
+    )
+    if not any(is_kind(values.type) for is_kind in kinds):
+        raise SchemaError(
+            f"{column}: values of type {values.type} cannot name clients; use text or whole "
+            "numbers."
         )
     encoded = values.cast(pa.string()).combine_chunks().dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):

@@ -55,6 +55,10 @@ def read_federation(folder: Path, config: str, *, features: bool = True) -> Fede
         known = ", ".join(manifest["configs"])
         raise OutputError(f"{folder}: no config {config!r}; it has {known}.")
     facts = manifest["configs"][config]
+    if facts["form"] == "index":
+        raise OutputError(
+            f"{folder}: {config} is the index form, which holds no rows; rebuild them with join."
+        )
     recipe = Recipe.from_json(folder / "recipes" / f"{config}.json")
     if recipe_sha256(recipe) != facts["recipe_sha256"]:
         raise OutputError(

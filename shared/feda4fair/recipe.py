@@ -7,6 +7,7 @@ import math
 import re
 import types
 import typing
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -319,7 +320,7 @@ class Recipe:
     def _client_problems(self) -> list[str]:
         problems = []
         named = [c for g in self.groups if isinstance(g.clients, tuple) for c in g.clients]
-        twice = sorted({client for client in named if named.count(client) > 1})
+        twice = sorted(client for client, count in Counter(named).items() if count > 1)
         if twice:
             problems.append(f"client {', '.join(twice)} is in two groups; a client has one.")
         if self.keep is not None and isinstance(self.split, ClientSplit):

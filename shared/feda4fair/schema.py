@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,17 @@ import pyarrow.compute as pc
 
 from feda4fair.errors import SchemaError
 
-__all__ = ["PROVENANCE", "Coding", "Column", "Label", "Role", "Schema", "Value", "encode"]
+__all__ = [
+    "PROVENANCE",
+    "Coding",
+    "Column",
+    "Label",
+    "Role",
+    "Schema",
+    "Value",
+    "encode",
+    "plain",
+]
 
 Role = Literal["feature", "sensitive", "provenance"]
 Value = int | str
@@ -20,7 +30,20 @@ Value = int | str
 PROVENANCE = ("client_id", "row_id", "flipped")
 """Columns that say where a row comes from; a model must never see them."""
 
+MOST_CODES = 2**20
+"""Bound of recoded codes: they index a table."""
+
+MOST_ROWS = 2**40
+"""Bound of row ids: draws are numbered by them."""
+
 RESERVED = frozenset({*PROVENANCE, "label", "rule", "split"})
+
+
+def _scalar(value: Any) -> Any:
+    """Return a NumPy number or a bool as the whole number or text that it stands for."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    return int(value) if isinstance(value, bool) else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +68,17 @@ class Coding:
     recode: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
+        pairs = self.names.items() if isinstance(self.names, Mapping) else self.names
+        object.__setattr__(self, "names", tuple((_scalar(c), str(n)) for c, n in pairs))
+        recode = self.recode.items() if isinstance(self.recode, Mapping) else self.recode
+        object.__setattr__(self, "recode", tuple((int(a), int(b)) for a, b in recode))
+        if len(dict(self.recode)) < len(self.recode) or any(
+            abs(code) >= MOST_CODES for pair in self.recode for code in pair
+        ):
+            raise SchemaError(
+                f"coding {self.recode!r}: a source code stands twice or is larger than "
+                f"{MOST_CODES - 1}; give each once."
+            )
         codes, names = [c for c, _ in self.names], [n for _, n in self.names]
         if len(set(codes)) < len(codes) or len(set(names)) < len(names):
             raise SchemaError(
@@ -84,6 +118,11 @@ class Column:
             raise SchemaError(
                 f"column {self.name!r}: the name is reserved for provenance; rename the column."
             )
+        if self.role not in get_args(Role):
+            raise SchemaError(
+                f"column {self.name!r}: role {self.role!r} is not one of "
+                f"{', '.join(get_args(Role))}."
+            )
         if self.dtype != "image":
             try:
                 pa.type_for_alias(self.dtype)
@@ -107,6 +146,13 @@ class Label:
     description: str = ""
 
     def __post_init__(self) -> None:
+        if isinstance(self.favorable, str | bytes) or not isinstance(self.favorable, Sequence):
+            raise SchemaError(
+                f"label {self.column!r}: favorable is {self.favorable!r}, expected a tuple of "
+                "values."
+            )
+        object.__setattr__(self, "favorable", tuple(_scalar(value) for value in self.favorable))
+        object.__setattr__(self, "names", tuple(self.names))
         if not self.favorable:
             raise SchemaError(
                 f"label {self.column!r}: no favorable value is declared; name the value or values "
@@ -122,6 +168,7 @@ class Schema:
     label: Label = field(default_factory=Label)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
         names = [column.name for column in self.columns]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -183,18 +230,40 @@ def encode(table: pa.Table, schema: Schema) -> pa.Table:
             f"table: column {', '.join(missing)} is missing among "
             f"{', '.join(table.column_names)}; check the source or the schema."
         )
-    columns: dict[str, pa.Array | pa.ChunkedArray] = {
-        "row_id": table["row_id"].cast(pa.int64())
-        if "row_id" in table.column_names
-        else pa.array(np.arange(table.num_rows, dtype=np.int64))
-    }
+    needed = {"row_id", schema.label.column, *(column.name for column in present)}
+    twice = sorted(name for name in needed if table.column_names.count(name) > 1)
+    if twice:
+        raise SchemaError(f"table: column {', '.join(twice)} stands twice; keep one of each.")
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {"row_id": _row_ids(table)}
     for column in present:
-        columns[column.name] = _encode_column(_plain(table[column.name]), column)
-    columns["label"] = _encode_label(_plain(table[schema.label.column]), schema.label)
+        columns[column.name] = _encode_column(plain(table[column.name]), column)
+    columns["label"] = _encode_label(plain(table[schema.label.column]), schema.label)
     return pa.table(columns)
 
 
-def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def _row_ids(table: pa.Table) -> pa.Array | pa.ChunkedArray:
+    """Return the row ids of a table, or its positions where it has none."""
+    if "row_id" not in table.column_names:
+        return pa.array(np.arange(table.num_rows, dtype=np.int64))
+    ids = table["row_id"]
+    if not pa.types.is_integer(ids.type) or ids.null_count:
+        raise SchemaError(
+            f"row_id: type {ids.type} with {ids.null_count} missing, expected whole numbers; "
+            "rename the column and positions are used."
+        )
+    low, high = pc.min_max(ids).values() if table.num_rows else (pa.scalar(0), pa.scalar(0))
+    if low.as_py() < 0 or high.as_py() >= MOST_ROWS:
+        raise SchemaError(
+            f"row_id: {low.as_py()} to {high.as_py()}, expected 0 to {MOST_ROWS - 1}; rename the "
+            "column and positions are used."
+        )
+    steps = np.diff(ids.to_numpy())
+    if not (steps > 0).all() and pc.count_distinct(ids).as_py() < table.num_rows:
+        raise SchemaError("row_id: an id stands twice; rename the column and positions are used.")
+    return ids.cast(pa.int64())
+
+
+def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Decode a dictionary column, and turn NaN into missing."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
@@ -250,6 +319,8 @@ def _encode_label(values: pa.ChunkedArray, label: Label) -> pa.ChunkedArray:
             f"{label.column}: {values.null_count} of {len(values)} labels are missing; leave "
             "those rows out first."
         )
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.int8())
     try:
         favorable = pa.array(label.favorable, values.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):

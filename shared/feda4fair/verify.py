@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from jinja2 import TemplateError
 
 from feda4fair.card import render_card
 from feda4fair.client import row_groups
@@ -129,7 +130,14 @@ def _page_differences(folder: Path, manifest: Manifest, checked: list[str]) -> I
             pages[f"datasheets/{config.name}.md"] = render_datasheet(facts, config)
         texts = {name: (folder / name).read_text("utf-8") for name in pages}
         pages[CARD] = merge_card(texts[CARD], pages[CARD])
-    except (OSError, ValueError, Feda4FairError, pa.ArrowException) as error:
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TemplateError,
+        Feda4FairError,
+        pa.ArrowException,
+    ) as error:
         yield f"the card cannot be rendered anew ({error})"
         return
     for name, text in texts.items():
@@ -169,7 +177,14 @@ def _verify_config(folder: Path, manifest: Manifest, name: str) -> tuple[list[st
             found = [f"{name}: {text}" for text in step()]
         except Feda4FairError as error:
             found = [f"{name}: {error}"]
-        except (OSError, IndexError, pa.ArrowException) as error:
+        except (
+            OSError,
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            pa.ArrowException,
+        ) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             found = [f"{name}: {what} cannot be read ({reason})"]
         bad += found
