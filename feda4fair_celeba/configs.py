@@ -137,6 +137,8 @@ def with_images(recipe: Recipe) -> Recipe:
     ['image_id', 'image']
     """
     first, *rest = recipe.schema.columns
+    if rest[0].name == "image":
+        return recipe
     image = Column(
         name="image", dtype="image", description="Aligned face, JPEG, 178 x 218, as in the source."
     )

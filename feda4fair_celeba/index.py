@@ -14,7 +14,6 @@ import pyarrow as pa
 from feda4fair.dataset import Index
 from feda4fair.federation import Federation
 from feda4fair.split import SPLITS
-from feda4fair.write import ContentDigest, arrow_schema, complete
 
 __all__ = ["INDEX", "INDEX_SCHEMA", "full_sha256", "index_rows"]
 
@@ -61,6 +60,12 @@ def full_sha256(federation: Federation) -> str:
     It equals ``content_sha256`` of the config in the manifest of a build with ``--images none``,
     and is what the manifest of the index form holds, so that rebuilt rows can be proven.
     """
+    from feda4fair.write import (  # here, since the writer loads pandas and scipy
+        ContentDigest,
+        arrow_schema,
+        complete,
+    )
+
     schema = arrow_schema(federation.recipe.schema)
     digest = ContentDigest()
     for client in federation.clients:

@@ -72,12 +72,10 @@ def test_a_connection_that_fails_is_tried_a_few_times(
     assert time.monotonic() - start < 5
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["1", formatdate(time.time() + 3600, usegmt=True), "soon"],
-    ids=["seconds", "date", "word"],
-)
+@pytest.mark.parametrize("text", ["1", "in an hour", "soon"])
 def test_retry_after_is_heeded(hub: HubEmulator, text: str) -> None:
+    if text == "in an hour":
+        text = formatdate(time.time() + 3600, usegmt=True)
     hub.fault("GET", "whoami", status=429, headers={"Retry-After": text}, times=1)
     start = time.monotonic()
     patience = Patience(timeout=5, limit=10, tries=2, wait=0.01)
