@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -17,6 +18,10 @@ def run(main: Callable[[], None]) -> int:
             raise
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        # Whoever read the output went away, as in `build.py ... | head`; the work is done.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("stopped; nothing was left behind.", file=sys.stderr)
         return 130

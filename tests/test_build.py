@@ -400,8 +400,8 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(
     wait_for(lambda: written(tmp_path / "built"), process)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert error.decode().strip() == "stopped; nothing was left behind."
+    told = (process.returncode, error.decode())
+    assert told == (130, "stopped; nothing was left behind.\n")
     assert not list(tmp_path.iterdir())
 
 

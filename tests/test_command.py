@@ -67,6 +67,22 @@ def test_a_build_says_what_it_made(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    words = ["acs", "value-silo", "--sample", "--states", "SD", "--out", "out"]
+    with subprocess.Popen(
+        [sys.executable, str(SCRIPTS / "build.py"), *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as build:
+        assert build.stdout is not None
+        assert build.stderr is not None
+        build.stdout.close()
+        assert build.stderr.read() == ""
+    assert (tmp_path / "out" / "manifest.json").is_file()
+
+
 def test_show_loads_a_config_and_prints_it(tmp_path: Path) -> None:
     words = ("value-device", "--sample", "--clients", "TX_0", "--show")
     done = run("acs", *words, "--out", str(tmp_path / "out"))

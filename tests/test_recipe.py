@@ -404,6 +404,11 @@ def test_errors_are_of_one_family() -> None:
 # What a recipe says of itself
 
 
+def test_the_seed_is_fixed_where_none_is_given_and_written_down() -> None:
+    assert recipe().seed == 42
+    assert json.loads(recipe().to_json())["recipe"]["seed"] == 42
+
+
 def test_the_parent_of_a_piece() -> None:
     assert recipe().parent("a_0") == "a_0"
     cut = recipe(subdivide=Subdivide(parts=3))

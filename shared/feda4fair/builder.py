@@ -121,8 +121,15 @@ class FederatedBuilder(datasets.ArrowBasedBuilder):
                 name=split,
                 gen_kwargs={"split": split, "source": source, "parts": list(parts)},
             )
-            for split in self._splits(chosen_clients(self.recipe, clients, source.parts))
+            for split in self._splits(self._present(source, clients))
         ]
+
+    def _present(self, source: Source, clients: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the chosen clients that the source can give."""
+        chosen = chosen_clients(self.recipe, clients, source.parts)
+        if not source.natural:
+            return chosen
+        return tuple(client for client in chosen if self.recipe.parent(client) in source.parts)
 
     def _splits(self, clients: tuple[str, ...]) -> list[str]:
         match self.recipe.split:

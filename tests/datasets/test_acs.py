@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -27,7 +28,7 @@ from feda4fair.build import build
 from feda4fair.errors import SourceError
 from feda4fair.recipe import ClientSplit, Subdivide
 from feda4fair.split import draw_test_clients
-from feda4fair_acs import DATASET
+from feda4fair_acs import DATASET, Feda4FairACS
 from feda4fair_acs.configs import (
     ATTRIBUTE_DEVICE,
     ATTRIBUTE_DEVICE_TEST,
@@ -310,6 +311,25 @@ def test_genuine_zips_build_to_the_same_rows(
         assert set(own) == {client for client in whole if client.partition("_")[0] in GENUINE}
         for client, rows in own.items():
             assert rows.equals(whole[client]), client
+
+
+def test_a_source_without_test_clients_has_no_test_split(
+    shared_data: Path, tmp_path: Path, home: Path
+) -> None:
+    folder = tmp_path / "2018" / "1-Year"
+    folder.mkdir(parents=True)
+    shutil.copy(shared_data / "raw_pums" / "2018_1-Year" / "csv_pwy.zip", folder)
+    datasets.disable_progress_bars()
+    builder = Feda4FairACS(
+        cache_dir=str(tmp_path / "cache"),
+        config_name="value-device",
+        data_dir=str(tmp_path),
+        allow_missing=True,
+    )
+    builder.download_and_prepare()
+    assert {name: set(rows["client_id"]) for name, rows in builder.as_dataset().items()} == {
+        "train": {"WY_0"}
+    }
 
 
 # The rates
