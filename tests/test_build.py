@@ -481,16 +481,11 @@ def narrow(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pat
 
 
 @pytest.mark.skipif(os.name != "posix", reason="limits of POSIX systems")
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(
-    narrow: tuple[Path, list[str]], whole: Path
-) -> None:
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(narrow: tuple[Path, list[str]]) -> None:
     folder, starter = narrow
     workers = "1" if starter else "2"
     old = folder / "built"
-    shutil.copytree(whole / "recipes", old / "recipes")
-    files = {name: {} for name in content(old)}
-    text = json.dumps({"format": 1, "dataset": "acs", "configs": {}, "files": files})
-    (old / MANIFEST).write_text(text, "utf-8")
+    make(old)
     found = content(folder)
     done = subprocess.run(
         [*starter, *command(old, "--overwrite", "--workers", workers)],
