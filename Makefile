@@ -13,6 +13,9 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadfile
 # One thread a process: the workers share the cores among themselves.
 export OMP_NUM_THREADS ?= 1
 
+# Hundreds of tests start an interpreter; each would compile pandas and scipy anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The routes test runs these interpreters where `make compat-venvs` has made them.
 ifneq ($(wildcard .venv-datasets3/bin/python),)
 export FEDA4FAIR_PYTHON_DATASETS3 ?= $(abspath .venv-datasets3/bin/python)

@@ -142,10 +142,16 @@ def pieces_with_pandas(state: str, frame: Any, recipe: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run one side: its name, the source, the output, configs, states."""
-    side, source, out, configs, *states = sys.argv[1:]
-    command = {"ours": ours, "folktables": folktables}[side]
-    command(Path(source), Path(out), configs.split(","), states)
+    """Make the source, or run one side: its name, the source, the output, configs, states."""
+    match sys.argv[1:]:
+        case ["widen", root, copies, *states]:
+            print(widen_sample(Path(root), states, copies=int(copies)))
+        case ["ours", source, out, configs, *states]:
+            ours(Path(source), Path(out), configs.split(","), states)
+        case ["folktables", source, out, configs, *states]:
+            folktables(Path(source), Path(out), configs.split(","), states)
+        case other:
+            raise SystemExit(f"no such side: {other}")
 
 
 if __name__ == "__main__":

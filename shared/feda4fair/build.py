@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,7 +19,7 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from tempfile import gettempdir
 from threading import Thread
-from typing import Literal
+from typing import Literal, Self
 
 import pyarrow as pa
 from filelock import FileLock, Timeout
@@ -214,8 +214,9 @@ def _write_group(
 ) -> list[ConfigFiles]:
     """Write configs side by side, each part of the source read once.
 
-    A second thread encodes Parquet while the next client is made; it is at most one federation
-    behind, which bounds memory.
+    Three steps run side by side: this thread reads a part while a second one federates the part
+    before and a third encodes the federation before that; this bounds memory. Reading stays here,
+    where Ctrl-C can end a download.
     """
     with ExitStack() as stack:
         writers = [
@@ -230,22 +231,54 @@ def _write_group(
             )
             for recipe in recipes
         ]
-        encoder = stack.enter_context(ThreadPoolExecutor(1))
-        pending: Future[None] | None = None
+        encoder = stack.enter_context(_OneBehind())
+        maker = stack.enter_context(_OneBehind())
         for part in tqdm(parts, "clients", disable=None, unit="part"):
-            table = task.source.read(part)
-            for recipe, writer in zip(recipes, writers, strict=True):
-                if part not in parts_of(recipe, task.source, task.clients):
-                    continue
-                federation = _federate(recipe, task.source, part, table)
-                if task.clients:
-                    federation = federation.only(task.clients)
-                if pending is not None:
-                    pending.result()
-                pending = encoder.submit(writer.add, federation)
-        if pending is not None:
-            pending.result()
+            maker.submit(_make, task, part, task.source.read(part), writers, encoder)
+        maker.wait()
+        encoder.wait()
         return [writer.finish() for writer in writers]
+
+
+def _make(
+    task: _Task,
+    part: str,
+    table: pa.Table,
+    writers: Sequence[ConfigWriter],
+    encoder: _OneBehind,
+) -> None:
+    """Federate one part by every recipe that has clients in it, and hand it on to be encoded."""
+    for writer in writers:
+        if part not in parts_of(writer.recipe, task.source, task.clients):
+            continue
+        federation = _federate(writer.recipe, task.source, part, table)
+        if task.clients:
+            federation = federation.only(task.clients)
+        encoder.submit(writer.add, federation)
+
+
+class _OneBehind:
+    """A thread that works on one thing while the next is made; errors come with the next one."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1)
+        self._pending: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def submit(self, work: Callable[..., None], *args: object) -> None:
+        """Start this work once the work before it is done."""
+        self.wait()
+        self._pending = self._thread.submit(work, *args)
+
+    def wait(self) -> None:
+        """Wait for the work in hand and raise what it raised."""
+        if self._pending is not None:
+            self._pending.result()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import jinja2
 
@@ -65,14 +66,7 @@ def render_datasheet(facts: Facts, config: ConfigFacts) -> str:
     config : ConfigFacts
         The config.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("feda4fair.cards", ""),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,
-    )
-    text = environment.get_template("datasheet.md.j2").render(
+    text = _template().render(
         title=facts.prose.get("title", facts.manifest["dataset"]),
         manifest=facts.manifest,
         config=config,
@@ -89,6 +83,18 @@ def render_datasheet(facts: Facts, config: ConfigFacts) -> str:
         ],
     )
     return text.strip() + "\n"
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("feda4fair.cards", ""),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+    )
+    return environment.get_template("datasheet.md.j2")
 
 
 def unanswered(facts: Facts, config: ConfigFacts) -> list[str]:

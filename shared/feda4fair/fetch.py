@@ -17,14 +17,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-import requests
 from filelock import FileLock
 from tqdm import tqdm
 
 from feda4fair.errors import SourceError
+
+if TYPE_CHECKING:  # loads slowly, and most runs download nothing
+    import requests
 
 __all__ = ["Remote", "cache_folder", "fetch", "web_page"]
 
@@ -210,6 +212,8 @@ def _answer(
     remote: Remote, headers: dict[str, str], timeout: float
 ) -> Iterator[requests.Response]:
     """Send the request; turn every failure into one that may pass or into a sentence."""
+    import requests
+
     try:
         with requests.get(
             remote.url,
