@@ -10,16 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from feda4fair.recipe import (
-    BiasRule,
-    ClientGroup,
-    ClientSplit,
-    Natural,
-    Recipe,
-    RowSplit,
-    Subdivide,
-)
-from feda4fair.schema import Coding
+from feda4fair.columns import Coding
+from feda4fair.partition import Natural, Subdivide
+from feda4fair.recipe import BiasRule, ClientGroup, ClientSplit, Recipe, RowSplit
 from feda4fair_acs.schema import RACE_BINARY, RACE_FIVE, SEX, acs_schema
 
 __all__ = ["PRINTED_ATTRIBUTE", "PRINTED_VALUE", "RECIPES", "RELEASED_ATTRIBUTE"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from feda4fair.schema import Coding, Column, Label, Schema
+from feda4fair.columns import Coding, Column, Label
+from feda4fair.schema import Schema
 
 __all__ = ["FIPS", "MAR", "RACE_BINARY", "RACE_FIVE", "SEX", "STATES", "STATE_NAMES", "acs_schema"]
 

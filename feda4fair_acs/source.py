@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from feda4fair.content import SourceFile, content_sha256
 from feda4fair.errors import SourceError
-from feda4fair.federate import chosen_clients
 from feda4fair.fetch import cache_folder, fetch
 from feda4fair.recipe import Recipe
+from feda4fair.steps import chosen_clients
 from feda4fair_acs.cache import entry_of, load, stamp_of, store
 from feda4fair_acs.income import income_rows, unknown_codes
 from feda4fair_acs.pums import csv_name, read_persons, zip_name

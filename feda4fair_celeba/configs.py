@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from feda4fair.columns import Column, Value
+from feda4fair.partition import Iid
 from feda4fair.recipe import (
     BiasRule,
     ClientGroup,
     ClientSplit,
     Gaussian,
-    Iid,
     Recipe,
     RowSplit,
     Split,
 )
-from feda4fair.schema import Column, Value
 from feda4fair_celeba.schema import attribute_schema, value_schema
 
 __all__ = ["RECIPES", "with_images"]

@@ -60,7 +60,7 @@ def full_sha256(federation: Federation) -> str:
     It equals ``content_sha256`` of the config in the manifest of a build with ``--images none``,
     and is what the manifest of the index form holds, so that rebuilt rows can be proven.
     """
-    from feda4fair.write import (  # here, since the writer loads pandas and scipy
+    from feda4fair.parquet import (  # here, since the writer loads pandas and scipy
         ContentDigest,
         arrow_schema,
         complete,

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from huggingface_hub import hf_hub_download
 
 from feda4fair.errors import SourceError
-from feda4fair.federate import federate_table
 from feda4fair.federation import Federation
 from feda4fair.manifest import MANIFEST, Manifest, read_manifest
+from feda4fair.parquet import arrow_schema, hub_features
 from feda4fair.split import SPLITS
-from feda4fair.write import arrow_schema, hub_features
+from feda4fair.steps import federate_table
 from feda4fair_celeba import DATASET
 from feda4fair_celeba.annotations import sentence
 from feda4fair_celeba.images import IMAGE_TYPE, Images

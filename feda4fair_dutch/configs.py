@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from feda4fair.partition import Iid
 from feda4fair.recipe import (
     BiasRule,
     ClientGroup,
     ClientSplit,
     Gaussian,
-    Iid,
     Recipe,
     RowSplit,
     Split,

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from feda4fair.schema import Coding, Column, Label, Schema
+from feda4fair.columns import Coding, Column, Label
+from feda4fair.schema import Schema
 
 __all__ = ["LABEL", "MARITAL_BINARY", "MARITAL_FOUR", "SEX", "dutch_schema"]
 

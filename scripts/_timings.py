@@ -35,7 +35,7 @@ def in_turn(ours: Callable[[int], Any], theirs: Callable[[int], Any], rounds: in
 def rebuild(source: Path, out: Path, states: list[str], year: int) -> None:
     """Time a rebuild of one config from the cached source, and the writing of its Parquet."""
     from feda4fair.build import build, federations
-    from feda4fair.write import ConfigWriter, arrow_schema, complete
+    from feda4fair.parquet import ConfigWriter, arrow_schema, complete
     from feda4fair_acs import DATASET
 
     (recipe,) = DATASET.choose(["attribute-silo"])
@@ -188,7 +188,7 @@ def images(count: int, rounds: int) -> None:
     import pyarrow.parquet as pq
     from PIL import Image
 
-    from feda4fair.write import write_parquet
+    from feda4fair.parquet import write_parquet
     from feda4fair_celeba.images import IMAGE_TYPE, FolderImages, attach_images
     from feda4fair_celeba.source import open_source
 

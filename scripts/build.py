@@ -11,15 +11,18 @@ from typing import Any
 
 from _command import run
 from feda4fair.build import build
-from feda4fair.dataset import Dataset
+from feda4fair.dataset import Dataset, Source
 from feda4fair.errors import RecipeError
 from feda4fair.manifest import Manifest
+from feda4fair.own import TableSource, own_dataset, read_prose
+from feda4fair.recipe import Recipe
 
 EXAMPLES = """examples:
   build.py acs --sample --out build/acs              all four configs, synthetic, offline
   build.py acs --source DIR --out build/acs          DIR/2018/1-Year/{csv_pxx.zip|psam_pNN.csv}
   build.py acs value-device --out build/acs          one config, source downloaded and cached
   build.py acs value-device --clients TX_0 --sample --out build/tx
+  build.py --recipe recipes/mine.json --source rows.parquet --out build/mine
 """
 
 
@@ -31,11 +34,26 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_argument("dataset", choices=("acs", "dutch", "celeba"))
+    command.add_argument("dataset", nargs="?", choices=BUILT_IN, help="unless --recipe names it")
     command.add_argument("configs", nargs="*", metavar="CONFIG", help="default: all four")
     command.add_argument("--out", type=Path, required=True, help="folder to make")
+    command.add_argument(
+        "--recipe",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        default=[],
+        help="build these recipes, of a built-in dataset or of any rows",
+    )
+    command.add_argument(
+        "--prose", type=Path, metavar="FILE", help="with --recipe: texts for the card, TOML"
+    )
     where = command.add_mutually_exclusive_group()
-    where.add_argument("--source", type=Path, metavar="DIR", help="folder of the source files")
+    where.add_argument(
+        "--source",
+        metavar="DIR",
+        help="folder of the source files; for any rows a file, a folder or a Hub id",
+    )
     where.add_argument("--sample", action="store_true", help="built-in synthetic sample, offline")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier build")
     command.add_argument(
@@ -48,6 +66,9 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--workers", type=int, default=1, help="processes (default 1)")
     command.add_argument("--show", action="store_true", help="load one config and print it")
     command.add_argument("--debug", action="store_true", help="show tracebacks")
+    own = command.add_argument_group("recipes of your own")
+    own.add_argument("--source-config", metavar="NAME", help="config of a Hub source")
+    own.add_argument("--source-split", metavar="NAME", help="split of a Hub source")
     acs = command.add_argument_group("acs")
     acs.add_argument("--year", type=int, help="survey year (default 2018)")
     acs.add_argument("--horizon", choices=("1-Year", "5-Year"), help="default 1-Year")
@@ -70,16 +91,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser().parse_intermixed_args(argv)
     if args.workers < 1:
         raise RecipeError(f"--workers {args.workers}: at least one process is needed.")
-    dataset: Dataset = import_module(f"feda4fair_{args.dataset}").DATASET
-    recipes = dataset.choose(args.configs, control=args.control)
-    source = dataset.open_source(
-        args.source,
-        recipes=recipes,
-        clients=args.clients,
-        sample=args.sample,
-        allow_missing=args.allow_missing,
-        **_options(args),
-    )
+    dataset, recipes = chosen(args)
+    source = opened(args, dataset, recipes)
     manifest = build(
         dataset,
         recipes,
@@ -89,25 +102,78 @@ def main(argv: Sequence[str] | None = None) -> None:
         overwrite=args.overwrite,
         workers=args.workers,
         form=args.form,
-        notes=_notes(args),
+        notes=_notes(args, dataset, recipes),
     )
     report(args.out, manifest)
     if args.show:
         show(args.out, manifest)
 
 
-OPTIONS = {"acs": ("year", "horizon", "states"), "dutch": (), "celeba": ("images",)}
+def chosen(args: argparse.Namespace) -> tuple[Dataset, tuple[Recipe, ...]]:
+    """Return what is to be built: configs of a built-in dataset, or recipes from files."""
+    if not args.recipe:
+        if args.dataset is None:
+            raise RecipeError("nothing to build: name a dataset, or recipes with --recipe.")
+        if args.prose is not None:
+            raise RecipeError("--prose: texts of your own go with --recipe.")
+        dataset: Dataset = import_module(f"feda4fair_{args.dataset}").DATASET
+        return dataset, dataset.choose(args.configs, control=args.control)
+    if args.dataset is not None:
+        raise RecipeError(f"--recipe: the recipe names the dataset; leave out {args.dataset}.")
+    recipes = tuple(Recipe.from_json(path) for path in args.recipe)
+    names = sorted({recipe.dataset for recipe in recipes})
+    configs = [recipe.name for recipe in recipes]
+    if len(names) > 1 or len(set(configs)) < len(configs):
+        raise RecipeError(
+            f"--recipe: configs {', '.join(configs)} of {', '.join(names)}; name different "
+            "configs of one dataset."
+        )
+    if args.control:
+        recipes = tuple(recipe.with_control(args.control) for recipe in recipes)
+    if names[0] in BUILT_IN:
+        return import_module(f"feda4fair_{names[0]}").DATASET, recipes
+    return own_dataset(recipes, read_prose(args.prose)), recipes
 
 
-def _options(args: argparse.Namespace) -> dict[str, Any]:
+def opened(args: argparse.Namespace, dataset: Dataset, recipes: Sequence[Recipe]) -> Source:
+    """Return the source of the rows."""
+    if dataset.folder is not None:
+        return dataset.open_source(
+            None if args.source is None else Path(args.source),
+            recipes=recipes,
+            clients=args.clients,
+            sample=args.sample,
+            allow_missing=args.allow_missing,
+            **_options(args, dataset.name),
+        )
+    _options(args, "")
+    if args.source is None or args.form == "index":
+        raise RecipeError(
+            f"{dataset.name}: name its rows with --source, in full form; only the built-in "
+            "datasets have a download, a sample and an index."
+        )
+    return TableSource(data=args.source, config=args.source_config, split=args.source_split)
+
+
+BUILT_IN = ("acs", "dutch", "celeba")
+OPTIONS = {
+    "acs": ("year", "horizon", "states"),
+    "dutch": (),
+    "celeba": ("images",),
+    "": ("source_config", "source_split"),
+}
+
+
+def _options(args: argparse.Namespace, dataset: str) -> dict[str, Any]:
     """Return the options that belong to one dataset, refusing those of another."""
-    own = OPTIONS[args.dataset]
+    own = OPTIONS[dataset]
     every = [name for names in OPTIONS.values() for name in names]
     given = {name: getattr(args, name) for name in every if getattr(args, name) is not None}
     foreign = sorted(set(given) - set(own))
     if foreign:
         raise RecipeError(
-            f"--{', --'.join(foreign)}: not an option of {args.dataset}; see build.py --help."
+            f"--{', --'.join(foreign).replace('_', '-')}: not an option of "
+            f"{dataset or 'a recipe of your own'}; see build.py --help."
         )
     if args.form == "index" and "images" in own:
         if given.get("images") == "embed":
@@ -116,9 +182,14 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def _notes(args: argparse.Namespace) -> list[str]:
+def _notes(args: argparse.Namespace, dataset: Dataset, recipes: Sequence[Recipe]) -> list[str]:
     """Say in sentences how this build differs from the published one."""
-    notes = []
+    published = {recipe.with_control(args.control) for recipe in dataset.recipes}
+    notes = [
+        f"{recipe.name} follows a recipe of its own."
+        for recipe in recipes
+        if recipe not in published
+    ]
     if args.clients:
         notes.append(f"only the clients {', '.join(sorted(args.clients))}.")
     if args.control:

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from feda4fair.bias import Injection, Sampler, inject, keyed_sampler, released_sampler
-from feda4fair.recipe import BiasRule, ClientGroup, Gaussian, Natural, Rate, Recipe
-from feda4fair.schema import Coding, Column, Schema
+from feda4fair.columns import Coding, Column
+from feda4fair.partition import Natural
+from feda4fair.recipe import BiasRule, ClientGroup, Gaussian, Rate, Recipe
+from feda4fair.schema import Schema
 
 pytestmark = pytest.mark.usefixtures("untouched_random")
 

@@ -18,8 +18,8 @@ from feda4fair.builder import FederatedBuilder, code_fingerprint
 from feda4fair.content import content_sha256
 from feda4fair.errors import RecipeError, SourceError
 from feda4fair.federation import concat
+from feda4fair.parquet import arrow_schema, hub_features
 from feda4fair.recipe import Recipe
-from feda4fair.write import arrow_schema, hub_features
 from feda4fair_acs import DATASET, Feda4FairACS
 from feda4fair_acs.source import SampleSource
 

@@ -18,13 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_release import Warm, small_release
 
-from feda4fair import write
+from feda4fair import parquet
 from feda4fair.client import load_client, row_groups
+from feda4fair.columns import Column, Label
 from feda4fair.errors import OutputError
-from feda4fair.federate import federate_table
-from feda4fair.recipe import ClientSplit, Iid, Recipe
-from feda4fair.schema import Column, Label, Schema
-from feda4fair.write import ConfigWriter
+from feda4fair.parquet import ConfigWriter
+from feda4fair.partition import Iid
+from feda4fair.recipe import ClientSplit, Recipe
+from feda4fair.schema import Schema
+from feda4fair.steps import federate_table
 
 REPO = "feda4fair/acs"
 
@@ -35,7 +37,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("built")
     small_release(folder / "device")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write, "ROW_GROUP_BYTES", 5_000)
+        patch.setattr(parquet, "ROW_GROUP_BYTES", 5_000)
         small_release(folder / "silo", ("value-silo",), shard_bytes=20_000)
     return folder
 

@@ -17,17 +17,19 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
+from feda4fair.assign import pieces
 from feda4fair.build import build, federations
+from feda4fair.columns import Coding, Column, Label
 from feda4fair.errors import MeasureError, MissingExtraError
 from feda4fair.evaluate import leak_changes, leaky_clients, local_models
-from feda4fair.federate import federate_table
 from feda4fair.federation import Federation, concat
 from feda4fair.ownsplit import cuts
-from feda4fair.partition import pieces
-from feda4fair.recipe import BiasRule, ClientGroup, ClientSplit, Natural, Recipe, RowSplit
-from feda4fair.schema import Coding, Column, Label, Schema
+from feda4fair.partition import Natural
+from feda4fair.recipe import BiasRule, ClientGroup, ClientSplit, Recipe, RowSplit
+from feda4fair.schema import Schema
 from feda4fair.score import score, score_rows, scored_rows
 from feda4fair.scorecard import Score
+from feda4fair.steps import federate_table
 from feda4fair_acs import DATASET
 from feda4fair_acs.source import SampleSource
 

@@ -8,11 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from feda4fair.columns import PROVENANCE, Coding, Column, Label
 from feda4fair.errors import RecipeError
-from feda4fair.federate import federate_table
 from feda4fair.federation import Federation, concat
-from feda4fair.recipe import BiasRule, ClientGroup, Natural, Recipe
-from feda4fair.schema import PROVENANCE, Coding, Column, Label, Schema
+from feda4fair.partition import Natural
+from feda4fair.recipe import BiasRule, ClientGroup, Recipe
+from feda4fair.schema import Schema
+from feda4fair.steps import federate_table
 
 SCHEMA = Schema(
     columns=(

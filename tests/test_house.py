@@ -37,15 +37,15 @@ TOP_LEVEL = {
 
 # A module imports only modules to the left of and above it.
 LAYERS = [
-    *("errors", "seeds", "content", "patience", "merge", "render", "fetch"),
-    *("schema", "recipe", "dataset"),
-    *("partition", "bias", "split", "federation", "federate", "ownsplit", "client"),
+    *("errors", "seeds", "content", "tables", "patience", "merge", "render", "fetch"),
+    *("typed", "columns", "schema", "encode", "partition", "recipe", "scenarios", "dataset"),
+    *("assign", "bias", "split", "federation", "steps", "ownsplit", "client"),
     *("codes", "cube", "rates", "disparity", "fairness"),
     *("exact", "intervals", "uncertainty", "disagreement", "homogeneous", "heterogeneity"),
     *("finding", "longform", "overview", "archive", "report", "measurement"),
     *("points", "drawing", "plots"),
-    *("write", "manifest", "facts", "phrases", "answers", "datasheet", "croissant", "card"),
-    *("build", "builder", "readback"),
+    *("parquet", "manifest", "facts", "phrases", "answers", "datasheet", "croissant", "card"),
+    *("staging", "build", "own", "builder", "readback"),
     *("release", "remote", "preflight", "changes", "hub", "verify"),
     *("heldout", "harm", "scorecard", "score", "evaluate", "calibrate"),
     *("flower", "fl"),

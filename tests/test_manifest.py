@@ -12,8 +12,8 @@ import pytest
 from feda4fair.build import build
 from feda4fair.errors import OutputError
 from feda4fair.manifest import MANIFEST, file_sha256, read_manifest, write_manifest
+from feda4fair.parquet import hub_features
 from feda4fair.recipe import Recipe
-from feda4fair.write import hub_features
 from feda4fair_acs import DATASET
 from feda4fair_acs.source import SampleSource
 

@@ -15,23 +15,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feda4fair.columns import Coding, Column, Label
 from feda4fair.errors import Feda4FairError, RecipeError
+from feda4fair.partition import Iid, Natural, Partition, Subdivide
 from feda4fair.recipe import (
     BiasRule,
     ClientGroup,
     ClientSplit,
     Gaussian,
-    Iid,
-    Natural,
-    Partition,
     Rate,
     Recipe,
     RowSplit,
     Split,
-    Subdivide,
     homogeneous_rule,
 )
-from feda4fair.schema import Coding, Column, Label, Schema
+from feda4fair.schema import Schema
 
 SCHEMA = Schema(
     columns=(
@@ -305,7 +303,7 @@ def assert_recipe_or_sentence(text: str) -> None:
         ('"seed": 42', '"seed": true', "recipe.seed: True is not of type int"),
         ('"seed": 42', '"sead": 42', "Recipe has no field sead"),
         ('"sampler": "keyed"', '"sampler": "best"', "'best' is not one of 'keyed', 'released'"),
-        ('"kind": "Natural"', '"kind": "Dirichlet"', "kind 'Dirichlet' is unknown"),
+        ('"kind": "Natural"', '"kind": "Zipf"', "kind 'Zipf' is unknown"),
         ('"column": "who"', '"column": "who", "clients": 3', "Natural has no field clients"),
         ('"name": "demo",', "", "Recipe is incomplete"),
         ('"name": "age"', '"name": "label"', "reserved"),

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feda4fair.columns import PROVENANCE, Coding, Column, Label
+from feda4fair.encode import encode
 from feda4fair.errors import SchemaError
-from feda4fair.schema import PROVENANCE, Coding, Column, Label, Schema, encode
+from feda4fair.schema import Schema
 
 SEX = Coding(names=((1, "Male"), (2, "Female")))
 # 3 -> 2 and 2 -> 1: a chain would send 3 to 1.

@@ -14,34 +14,50 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from feda4fair.bias import LedgerEntry
+from feda4fair.columns import Coding, Column, Label
 from feda4fair.dataset import Dataset
 from feda4fair.errors import Feda4FairError
-from feda4fair.federate import federate_table
 from feda4fair.federation import Client, Federation
+from feda4fair.partition import (
+    Assigned,
+    Dirichlet,
+    Iid,
+    LogNormal,
+    Natural,
+    PowerLaw,
+    Shards,
+    Subdivide,
+)
 from feda4fair.recipe import (
     BiasRule,
     ClientGroup,
     ClientSplit,
     Gaussian,
-    Iid,
-    Natural,
     Recipe,
     RowSplit,
-    Subdivide,
 )
-from feda4fair.schema import Coding, Column, Label, Schema
+from feda4fair.schema import Schema
+from feda4fair.steps import federate_table
 
 if TYPE_CHECKING:
     from feda4fair.client import load_client
     from feda4fair.measurement import measure
+    from feda4fair.own import federate, write
     from feda4fair.report import FairnessReport
 
 __version__ = "0.1.0"
 
-LATER = {"FairnessReport": "report", "load_client": "client", "measure": "measurement"}
+LATER = {
+    "FairnessReport": "report",
+    "federate": "own",
+    "load_client": "client",
+    "measure": "measurement",
+    "write": "own",
+}
 """Names whose modules load slowly (pandas, scipy) and are imported when they are asked for."""
 
 __all__ = [
+    "Assigned",
     "BiasRule",
     "Client",
     "ClientGroup",
@@ -49,6 +65,7 @@ __all__ = [
     "Coding",
     "Column",
     "Dataset",
+    "Dirichlet",
     "FairnessReport",
     "Feda4FairError",
     "Federation",
@@ -56,14 +73,19 @@ __all__ = [
     "Iid",
     "Label",
     "LedgerEntry",
+    "LogNormal",
     "Natural",
+    "PowerLaw",
     "Recipe",
     "RowSplit",
     "Schema",
+    "Shards",
     "Subdivide",
+    "federate",
     "federate_table",
     "load_client",
     "measure",
+    "write",
 ]
 
 

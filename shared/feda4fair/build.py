@@ -6,35 +6,32 @@ Everything is written to a hidden folder beside the target, which takes its name
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
-from hashlib import sha256
 from multiprocessing import get_context, parent_process
 from pathlib import Path
-from tempfile import gettempdir
 from threading import Thread
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import pyarrow as pa
-from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from feda4fair.card import write_card
+from feda4fair.content import SourceFile
 from feda4fair.dataset import Dataset, Source
-from feda4fair.errors import Feda4FairError, OutputError, RecipeError
-from feda4fair.federate import chosen_clients, federate_table
+from feda4fair.errors import OutputError, RecipeError
 from feda4fair.federation import Federation
-from feda4fair.manifest import MANIFEST, Manifest, build_manifest, read_manifest, write_manifest
+from feda4fair.manifest import Manifest, build_manifest, write_manifest
+from feda4fair.parquet import ConfigFiles, ConfigWriter
 from feda4fair.recipe import Recipe
-from feda4fair.write import ConfigFiles, ConfigWriter
+from feda4fair.staging import staging
+from feda4fair.steps import chosen_clients, federate_table
 
-__all__ = ["build", "federations", "parts_of"]
+__all__ = ["build", "federations", "finish", "parts_of"]
 
 
 def build(
@@ -88,11 +85,12 @@ def build(
         raise OutputError(
             f"{dataset.name}: has no index form, its rows may be published; use full."
         )
-    with _staging(out, overwrite=overwrite) as folder:
+    with staging(out, overwrite=overwrite) as folder:
         task = _Task(dataset, source, folder, tuple(clients), form)
         recipes = [source.fit(recipe) for recipe in recipes]
         configs = _write_configs(task, recipes, workers)
-        manifest = build_manifest(
+        return finish(
+            folder,
             dataset,
             configs,
             source.files(),
@@ -100,8 +98,27 @@ def build(
             options=source.options,
             notes=[*source.notes, *notes],
         )
-        write_card(folder, manifest, dataset)
-        return write_manifest(folder, manifest)
+
+
+def finish(
+    folder: Path,
+    dataset: Dataset,
+    configs: Sequence[ConfigFiles],
+    sources: Sequence[SourceFile],
+    *,
+    synthetic: bool = False,
+    options: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+) -> Manifest:
+    """Add pages and manifest to a folder whose data are written.
+
+    Parameters are those of :func:`feda4fair.manifest.build_manifest`.
+    """
+    manifest = build_manifest(
+        dataset, configs, sources, synthetic=synthetic, options=options or {}, notes=notes
+    )
+    write_card(folder, manifest, dataset)
+    return write_manifest(folder, manifest)
 
 
 def federations(
@@ -279,98 +296,3 @@ class _OneBehind:
         """Wait for the work in hand and raise what it raised."""
         if self._pending is not None:
             self._pending.result()
-
-
-@contextmanager
-def _staging(out: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Give a hidden folder that becomes ``out`` at the end, or vanishes.
-
-    A lock keeps two builds of one folder apart; whoever holds it may clear what a killed build
-    left behind.
-    """
-    out = out.resolve()
-    if not out.name:
-        raise OutputError(f"{out}: is not a folder that can be replaced; name one below it.")
-    made = [parent for parent in out.parents if not parent.exists()]
-    lock = Path(gettempdir()) / f"feda4fair-{sha256(str(out).encode()).hexdigest()[:16]}.lock"
-    try:
-        with FileLock(lock, timeout=0):
-            partial, old = (out.with_name(f".{out.name}.{kind}") for kind in ("partial", "old"))
-            _clear(out, partial, old)
-            _refuse(out, overwrite=overwrite)
-            try:
-                partial.mkdir(parents=True)
-                yield partial
-                _swap(partial, out, old)
-            finally:
-                shutil.rmtree(partial, ignore_errors=True)
-                _remove_empty(made)
-    except Timeout:
-        raise OutputError(f"{out}: another build is writing there; wait for it to end.") from None
-    except OSError as error:
-        if isinstance(error, Feda4FairError):
-            raise
-        reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or error
-        raise OutputError(
-            f"{out}: cannot be written ({reason}); free or name another place and build again, "
-            "nothing was left behind."
-        ) from None
-
-
-def _remove_empty(folders: Sequence[Path]) -> None:
-    """Remove the parents that a failed build made, the innermost first."""
-    with suppress(OSError):
-        for folder in folders:
-            folder.rmdir()
-
-
-def _clear(out: Path, partial: Path, old: Path) -> None:
-    """Undo what a killed build left: bring back the old folder or remove leftovers."""
-    shutil.rmtree(partial, ignore_errors=True)
-    if old.is_dir() and not out.exists():
-        old.rename(out)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _refuse(out: Path, *, overwrite: bool) -> None:
-    if not out.exists():
-        return
-    if not out.is_dir():
-        raise OutputError(f"{out}: is a file; name a folder.")
-    if not any(out.iterdir()):
-        return
-    try:
-        found = read_manifest(out)
-    except OutputError:
-        raise OutputError(
-            f"{out}: holds files but no {MANIFEST} of ours, so it is not a build; name another "
-            "folder, this one is never overwritten."
-        ) from None
-    known = {*found["files"], MANIFEST}
-    foreign = sorted(
-        name
-        for path in out.rglob("*")
-        if path.is_file() and (name := path.relative_to(out).as_posix()) not in known
-    )
-    if foreign:
-        raise OutputError(
-            f"{out}: holds {foreign[0]}, which no build wrote; move it away or name another "
-            "folder."
-        )
-    if not overwrite:
-        raise OutputError(
-            f"{out}: holds a build of {found['dataset']} ({', '.join(found['configs'])}); replace "
-            "it with --overwrite or name another folder."
-        )
-
-
-def _swap(partial: Path, out: Path, old: Path) -> None:
-    if out.exists() and any(out.iterdir()):
-        out.rename(old)
-    try:
-        partial.replace(out)
-    except OSError:
-        if old.exists():
-            old.rename(out)
-        raise
-    shutil.rmtree(old, ignore_errors=True)

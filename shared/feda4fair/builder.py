@@ -19,10 +19,10 @@ import pyarrow as pa
 from feda4fair.build import federations, parts_of
 from feda4fair.dataset import Dataset, Source
 from feda4fair.errors import RecipeError
-from feda4fair.federate import chosen_clients
+from feda4fair.parquet import arrow_schema, complete, hub_features
 from feda4fair.recipe import ClientSplit, Control, Recipe, RowSplit
 from feda4fair.split import SPLITS
-from feda4fair.write import arrow_schema, complete, hub_features
+from feda4fair.steps import chosen_clients
 
 __all__ = ["FederatedBuilder", "FederatedConfig", "code_fingerprint"]
 

@@ -58,9 +58,10 @@ def write_card(folder: Path, manifest: Manifest, dataset: Dataset) -> None:
     dataset : Dataset
         Where assets come from; everything else is in the manifest.
     """
-    for asset in dataset.assets:
-        (folder / "assets").mkdir(exist_ok=True)
-        shutil.copyfile(dataset.folder / asset, folder / "assets" / asset)
+    if dataset.folder is not None:
+        for asset in dataset.assets:
+            (folder / "assets").mkdir(exist_ok=True)
+            shutil.copyfile(dataset.folder / asset, folder / "assets" / asset)
     _write_pages(folder, manifest, "")
 
 
@@ -299,7 +300,7 @@ def _citation(facts: Facts) -> str:
         "title": _title(facts),
         "type": "dataset",
         "version": manifest["version"],
-        "authors": [{"name": "The FeDa4Fair contributors"}],
+        "authors": [{"name": facts.prose.get("authors", f"The makers of {_title(facts)}")}],
         **({"preferred-citation": facts.prose["paper"]} if "paper" in facts.prose else {}),
     }
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=1000)

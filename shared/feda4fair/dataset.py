@@ -87,8 +87,9 @@ class Dataset:
     ----------
     name : str
         Short name: folder, Hub repository and command line argument.
-    folder : Path
-        Folder that holds ``prose.toml`` and ``CITATION.bib``.
+    folder : Path or None
+        Folder that holds ``prose.toml``, ``CITATION.bib`` and the assets; None for a user's own
+        data, which have no loading script either.
     recipes : tuple of Recipe
         One for each config, the default first.
     open_source : callable
@@ -102,25 +103,32 @@ class Dataset:
         Names of natural clients for people, e.g. ``{"TX": "Texas"}``.
     version : str
         Version of the rows, ``MAJOR.MINOR.PATCH``; it changes when any content hash does.
+    own_prose : dict
+        What a user wrote about own data, with the keys of ``prose.toml``.
     """
 
     name: str
-    folder: Path
+    folder: Path | None
     recipes: tuple[Recipe, ...]
     open_source: Callable[..., Source]
     index: Index | None = None
     assets: tuple[str, ...] = ()
     client_names: dict[str, str] = field(default_factory=dict)
     version: str = "1.0.0"
+    own_prose: Prose = field(default_factory=dict)
 
     @cached_property
     def prose(self) -> Prose:
-        """What no program can compute, from ``prose.toml``."""
+        """What no program can compute, from ``prose.toml`` or as the user gave it."""
+        if self.folder is None:
+            return self.own_prose
         return tomllib.loads((self.folder / "prose.toml").read_text("utf-8"))
 
     @cached_property
     def citation(self) -> str:
         """BibTeX of the source and the paper."""
+        if self.folder is None:
+            return str(self.own_prose.get("citation", ""))
         return (self.folder / "CITATION.bib").read_text("utf-8").strip()
 
     def recipe(self, config: str) -> Recipe:

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from feda4fair.columns import Value
 from feda4fair.manifest import Manifest
 from feda4fair.recipe import Recipe
-from feda4fair.schema import Value
 
 __all__ = [
     "AttributeFacts",

@@ -12,12 +12,21 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from feda4fair.bias import LedgerEntry
+from feda4fair.columns import PROVENANCE
+from feda4fair.content import SourceFile
 from feda4fair.errors import RecipeError
 from feda4fair.recipe import Recipe
-from feda4fair.schema import PROVENANCE
 from feda4fair.split import SPLITS
 
-__all__ = ["Client", "Federation", "concat"]
+__all__ = ["Client", "Federation", "Origin", "concat"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The source that all rows of a federation came from, and what was chosen within it."""
+
+    file: SourceFile
+    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +68,8 @@ class Federation:
     source_rows, left_out : int
         Rows of the source, and those among them that no client keeps:
         ``source_rows == len(table) + len(dropped) + left_out``.
+    origin : Origin, optional
+        The record of the source, where all rows came from one.
     """
 
     recipe: Recipe
@@ -69,6 +80,7 @@ class Federation:
     ledger: tuple[LedgerEntry, ...]
     source_rows: int
     left_out: int
+    origin: Origin | None = None
 
     def __repr__(self) -> str:
         """Say what it is in one line."""

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from feda4fair.codes import Code, binary
+from feda4fair.columns import Column
 from feda4fair.cube import Attribute
 from feda4fair.errors import MeasureError, OutputError
 from feda4fair.federation import Federation
 from feda4fair.recipe import Recipe
-from feda4fair.schema import Column
 
 __all__ = ["HeldOut", "Predictions", "held_out", "read_predictions", "write_predictions"]
 

@@ -16,7 +16,7 @@ from feda4fair.errors import OutputError
 from feda4fair.schema import Schema
 
 if TYPE_CHECKING:
-    from feda4fair.write import ConfigFiles
+    from feda4fair.parquet import ConfigFiles
 
 __all__ = ["MANIFEST", "build_manifest", "file_sha256", "read_manifest", "write_manifest"]
 
@@ -64,7 +64,8 @@ def build_manifest(
         "dataset": dataset.name,
         "version": dataset.version,
         "synthetic": synthetic,
-        "benchmark": not synthetic and not notes,
+        "benchmark": dataset.folder is not None and not synthetic and not notes,
+        "own": dataset.folder is None,
         "notes": list(notes),
         "prose": dataset.prose,
         "citation": dataset.citation,

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from feda4fair.columns import Value
 from feda4fair.cube import Cube
 from feda4fair.federation import Federation
 from feda4fair.rates import Against
 from feda4fair.recipe import Recipe
 from feda4fair.report import FairnessReport, measure_cube
-from feda4fair.schema import Value
 
 __all__ = ["contenders", "count_labels", "measure"]
 

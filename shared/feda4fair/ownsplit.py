@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from feda4fair.assign import pieces
 from feda4fair.errors import MeasureError, RecipeError
 from feda4fair.federation import Client, Federation
-from feda4fair.partition import pieces
-from feda4fair.recipe import ClientSplit, RowSplit, Subdivide
+from feda4fair.partition import Subdivide
+from feda4fair.recipe import ClientSplit, RowSplit
 from feda4fair.split import SPLITS, scatter_split, shuffle_split, split_rows
 
 __all__ = ["OWN_SPLIT", "Cut", "cuts"]
@@ -195,7 +196,7 @@ def _piece_order(federation: Federation, client: Client) -> Ints:
 
 def _candidates(client: Client, subdivide: Subdivide, seed: int) -> Iterator[Ints]:
     """Yield the ranks of the piece's rows for each number of survivors that fits its size."""
-    parts, cut = subdivide.parts, subdivide.cut
+    parts, cut = subdivide.pieces(client.rows), subdivide.cut
     piece = int(client.name.rpartition("_")[2])
     for rows in range(parts * (client.rows - 1), parts * (client.rows + 1) + 1):
         member = pieces(rows, parts, cut) == piece

@@ -1,137 +1,314 @@
-"""Who gets which row: pure functions from a table or a row count to client codes."""
+"""How rows become clients: partitions as data.
+
+A partition is a frozen data class here and one function in :mod:`feda4fair.assign`.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, assert_never
+import base64
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Final, Literal
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from feda4fair import seeds
-from feda4fair.errors import RecipeError, SchemaError
-from feda4fair.recipe import Iid, Natural, Partition
-from feda4fair.schema import plain
+from feda4fair.errors import RecipeError
+from feda4fair.typed import check_fields
 
-__all__ = ["assign", "pieces"]
+__all__ = [
+    "Assigned",
+    "Dirichlet",
+    "Iid",
+    "LogNormal",
+    "Natural",
+    "Partition",
+    "PowerLaw",
+    "Shards",
+    "Sizes",
+    "Subdivide",
+]
+
+MOST: Final = 1_000_000
+"""Bound of clients and parts: a recipe is read from untrusted files, and names cost memory."""
 
 
-def assign(
-    table: pa.Table, partition: Partition, *, seed: int, scope: str
-) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Assign every row to one client.
+def _check_clients(kind: object, clients: int, smallest: int = 1) -> None:
+    name = type(kind).__name__
+    if not 1 <= clients <= MOST:
+        raise RecipeError(f"{name}(clients={clients}): 1 to {MOST:,} clients can be made.")
+    if smallest < 1:
+        raise RecipeError(
+            f"{name}(smallest={smallest}): every client gets at least 1 row; use 1 or more."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Natural:
+    """One client for each value of a column of the source.
+
+    Examples
+    --------
+    >>> Natural("state")
+    Natural(column='state')
+    """
+
+    column: str
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True)
+class PowerLaw:
+    """Client sizes proportional to ``rank ** -exponent``; ranks are dealt at random."""
+
+    exponent: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not 0 <= self.exponent <= 10:
+            raise RecipeError(f"PowerLaw(exponent={self.exponent}): use 0 (equal sizes) to 10.")
+
+
+@dataclass(frozen=True, slots=True)
+class LogNormal:
+    """Client sizes proportional to ``exp(sigma * z)`` with z standard normal."""
+
+    sigma: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not 0 <= self.sigma <= 10:
+            raise RecipeError(f"LogNormal(sigma={self.sigma}): use 0 (equal sizes) to 10.")
+
+
+Sizes = PowerLaw | LogNormal | tuple[float, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Iid:
+    """Rows in random order, dealt to clients whatever the rows hold.
 
     Parameters
     ----------
-    table : pyarrow.Table, n rows
-        Rows in source order.
-    partition : Natural or Iid
-        How to assign.
-    seed : int
-        Seed of the recipe; ``scope`` (the config name) completes the key of the stream.
+    clients : int
+        Number of clients.
+    sizes : PowerLaw, LogNormal, tuple of float, or None
+        Relative sizes; a tuple gives one positive number for each client, in client order. None
+        makes all clients equal, within one row.
+    smallest : int, default 1
+        No client gets fewer rows; where that cannot be, an error says so.
+    """
 
-    Returns
-    -------
+    clients: int
+    _: KW_ONLY
+    sizes: Sizes = None
+    smallest: int = 1
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_clients(self, self.clients, self.smallest)
+        if not isinstance(self.sizes, tuple):
+            return
+        if len(self.sizes) != self.clients:
+            raise RecipeError(
+                f"Iid(clients={self.clients}): {len(self.sizes)} sizes are given; give one for "
+                "each client."
+            )
+        if not all(0 < size < math.inf for size in self.sizes):
+            raise RecipeError("Iid: every size must be a positive number; leave the client out.")
+
+
+@dataclass(frozen=True, slots=True)
+class Dirichlet:
+    """Rows of each level of ``by`` are shared among clients by a Dirichlet draw.
+
+    Parameters
+    ----------
+    clients : int
+        Number of clients.
+    by : str or tuple of str, default "label"
+        ``label``, sensitive attributes, or several: then each combination is a level.
+    alpha : float, default 0.5
+        Concentration. Small means skewed (near 0, a level lies with one client); large means
+        alike (toward infinity, every client mirrors the whole).
+    smallest : int, default 1
+        No client gets fewer rows. Draws are repeated, at most a hundred times, until that holds;
+        else an error names what is feasible.
+
+    References
+    ----------
+    Hsu, Qi, Brown (2019), Measuring the effects of non-identical data distribution for federated
+    visual classification.
+    """
+
+    clients: int
+    _: KW_ONLY
+    by: tuple[str, ...] = ("label",)
+    alpha: float = 0.5
+    smallest: int = 1
+
+    def __post_init__(self) -> None:
+        _one_name(self)
+        check_fields(self)
+        _check_clients(self, self.clients, self.smallest)
+        if not 0 < self.alpha < math.inf:
+            raise RecipeError(
+                f"Dirichlet(alpha={self.alpha}): use a positive number; small means more skew."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """Rows sorted by level, cut into equal shards, a few of which go to each client.
+
+    Parameters
+    ----------
+    clients : int
+        Number of clients.
+    by : str or tuple of str, default "label"
+        What the rows are sorted by, as in :class:`Dirichlet`; rows of a level are in random order.
+    per_client : int, default 2
+        Shards of each client; one or two of them mean one or two levels.
+
+    References
+    ----------
+    McMahan, Moore, Ramage, Hampson, Agüera y Arcas (2017), Communication-efficient learning of
+    deep networks from decentralized data.
+    """
+
+    clients: int
+    _: KW_ONLY
+    by: tuple[str, ...] = ("label",)
+    per_client: int = 2
+
+    def __post_init__(self) -> None:
+        _one_name(self)
+        check_fields(self)
+        _check_clients(self, self.clients)
+        if not 1 <= self.per_client <= MOST // self.clients:
+            raise RecipeError(
+                f"Shards(clients={self.clients}, per_client={self.per_client}): 1 to {MOST:,} "
+                "shards can be made in all."
+            )
+
+
+def _one_name(partition: Dirichlet | Shards) -> None:
+    """Take one name for a tuple of one; at least one is needed."""
+    if isinstance(partition.by, str):
+        object.__setattr__(partition, "by", (partition.by,))
+    if not partition.by:
+        raise RecipeError(
+            f"{type(partition).__name__}: by names nothing; use label or a sensitive attribute."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """A partition made elsewhere, kept as the client of every row of the source.
+
+    Parameters
+    ----------
     clients : tuple of str
         Client names, sorted.
-    codes : ndarray of int32, shape (n,)
-        Position of the row's client in ``clients``.
-
-    Raises
-    ------
-    RecipeError
-        If there are more clients than rows, or the natural column is absent.
-    SchemaError
-        If the natural column has missing values.
+    rows : int
+        Rows of the source.
+    codes : str
+        Base64 of one little-endian unsigned integer for each row: its client's position, or
+        ``len(clients)`` where no client gets the row. The smallest of 1, 2 and 4 bytes is used.
 
     Examples
     --------
-    >>> names, codes = assign(pa.table({"x": range(5)}), Iid(clients=2), seed=7, scope="demo")
-    >>> names, sorted(codes.tolist())
-    (('c0', 'c1'), [0, 0, 0, 1, 1])
+    >>> Assigned.of(("a", "b"), np.array([0, 1, 1])).decode().tolist()
+    [0, 1, 1]
     """
-    match partition:
-        case Natural(column=column):
-            return _natural(table, column)
-        case Iid(clients=clients):
-            return _iid(table.num_rows, clients, seed=seed, scope=scope)
-        case _:
-            assert_never(partition)
+
+    clients: tuple[str, ...]
+    rows: int
+    codes: str
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_clients(self, len(self.clients))
+        if list(self.clients) != sorted(set(self.clients)):
+            raise RecipeError("Assigned: client names must be sorted and different.")
+        codes = self.decode()
+        if len(codes) != self.rows or (len(codes) and codes.max() >= len(self.clients)):
+            raise RecipeError(
+                f"Assigned: {len(codes)} codes up to {codes.max(initial=-1)} for {self.rows} rows "
+                f"and {len(self.clients)} clients; store the partition anew."
+            )
+
+    @classmethod
+    def of(cls, clients: tuple[str, ...], codes: NDArray[np.int32]) -> Assigned:
+        """Keep an assignment: client names, and the position of each row's client (-1: none)."""
+        order = sorted(range(len(clients)), key=clients.__getitem__)
+        rank = np.empty(len(clients) + 1, dtype=np.int64)
+        rank[order], rank[-1] = np.arange(len(clients)), len(clients)
+        packed = rank[codes].astype(_width(len(clients)))
+        text = base64.b64encode(packed.tobytes()).decode("ascii")
+        return cls(clients=tuple(clients[i] for i in order), rows=len(codes), codes=text)
+
+    def decode(self) -> NDArray[np.int32]:
+        """Return the position of each row's client, -1 where none gets it, shape (rows,)."""
+        width = _width(len(self.clients))
+        try:
+            packed = np.frombuffer(base64.b64decode(self.codes, validate=True), width)
+        except ValueError:
+            raise RecipeError(
+                "Assigned: codes are not whole Base64 numbers; store the partition anew."
+            ) from None
+        codes = packed.astype(np.int32)
+        codes[codes == len(self.clients)] = -1
+        return codes
 
 
-def _natural(table: pa.Table, column: str) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    if column not in table.column_names:
-        raise RecipeError(
-            f"Natural(column={column!r}): no such column among {', '.join(table.column_names)}."
-        )
-    values = plain(table[column])
-    if values.null_count:
-        raise SchemaError(
-            f"{column}: {values.null_count} of {len(values)} rows name no client; fill them or "
-            "leave the rows out."
-        )
-    kinds = (
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_integer,
-        pa.types.is_boolean,
-    )
-    if not any(is_kind(values.type) for is_kind in kinds):
-        raise SchemaError(
-            f"{column}: values of type {values.type} cannot name clients; use text or whole "
-            "numbers."
-        )
-    encoded = values.cast(pa.string()).combine_chunks().dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
-    names = encoded.dictionary.to_pylist()
-    order = sorted(range(len(names)), key=names.__getitem__)
-    rank = np.empty(len(names), dtype=np.int32)
-    rank[order] = np.arange(len(names), dtype=np.int32)
-    return tuple(names[i] for i in order), rank[encoded.indices.to_numpy()]
+def _width(clients: int) -> np.dtype[np.unsignedinteger]:
+    return np.dtype("<u1" if clients < 2**8 else "<u2" if clients < 2**16 else "<u4")
 
 
-def _iid(
-    rows: int, clients: int, *, seed: int, scope: str
-) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    if clients > rows:
-        raise RecipeError(
-            f"Iid(clients={clients}): the table has only {rows} rows; use at most {rows} clients."
-        )
-    width = len(str(clients - 1))
-    codes = np.empty(rows, dtype=np.int32)
-    codes[seeds.permutation(seed, scope, "iid", size=rows)] = np.arange(rows) % clients
-    return tuple(f"c{i:0{width}d}" for i in range(clients)), codes
+Partition = Natural | Iid | Dirichlet | Shards | Assigned
 
 
-def pieces(rows: int, parts: int, cut: Literal["balanced", "floor"]) -> NDArray[np.int32]:
-    """Return the piece of every position of a client that is cut into parts.
+@dataclass(frozen=True, slots=True)
+class Subdivide:
+    """Cut every client, after injection, into clients named ``<client>_<i>``.
 
     Parameters
     ----------
-    rows : int
-        Rows of the client.
-    parts : int
-        Number of pieces.
+    parts : int, optional
+        Number of pieces, at least 2.
+    rows : int, optional
+        Instead: as many pieces as ``rows`` fits into the client's rows, at least one.
     cut : {"balanced", "floor"}
-        See :class:`feda4fair.recipe.Subdivide`.
-
-    Returns
-    -------
-    ndarray of int32, shape (rows,)
-        Piece of each position, -1 where "floor" leaves the position out.
-
-    Examples
-    --------
-    >>> pieces(7, 3, "balanced").tolist()
-    [0, 0, 0, 1, 1, 2, 2]
-    >>> pieces(7, 3, "floor").tolist()
-    [0, 0, 1, 1, 2, 2, -1]
+        "balanced" gives pieces that differ by at most one row, the first ones larger; "floor"
+        gives pieces of ``n // parts`` rows and leaves the last ``n % parts`` rows out.
     """
-    size, extra = divmod(rows, parts)
-    sizes = np.full(parts, size)
-    if cut == "balanced":
-        sizes[:extra] += 1
-        extra = 0
-    codes = np.repeat(np.arange(parts, dtype=np.int32), sizes)
-    return np.concatenate((codes, np.full(extra, -1, dtype=np.int32)))
+
+    parts: int | None = None
+    _: KW_ONLY
+    rows: int | None = None
+    cut: Literal["balanced", "floor"] = "balanced"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if (self.parts is None) == (self.rows is None):
+            raise RecipeError("Subdivide: name either parts or rows.")
+        if self.parts is not None and not 2 <= self.parts <= MOST:
+            raise RecipeError(f"Subdivide(parts={self.parts}): 2 to {MOST:,} parts can be made.")
+        if self.rows is not None and self.rows < 1:
+            raise RecipeError(f"Subdivide(rows={self.rows}): a piece has at least 1 row.")
+
+    def pieces(self, rows: int) -> int:
+        """Return the number of pieces of a client with that many rows."""
+        if self.parts is not None:
+            return self.parts
+        assert self.rows is not None
+        return min(max(1, rows // self.rows), MOST)
+
+    def may_be(self, piece: str) -> bool:
+        """Tell whether a piece may carry this number."""
+        if not (piece.isascii() and piece.isdigit() and str(int(piece)) == piece):
+            return False
+        return int(piece) < (self.parts or MOST)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import assert_never
 
 from feda4fair.facts import AttributeFacts, ConfigFacts, RuleFacts, Stage
-from feda4fair.recipe import ClientSplit, Iid, Natural, Recipe, RowSplit
+from feda4fair.partition import (
+    Assigned,
+    Dirichlet,
+    Iid,
+    LogNormal,
+    Natural,
+    PowerLaw,
+    Shards,
+    Sizes,
+)
+from feda4fair.recipe import ClientSplit, Recipe, RowSplit
 from feda4fair.split import SPLITS
 
 __all__ = [
@@ -160,15 +170,43 @@ def _partition(recipe: Recipe, clients: int) -> str:
     match recipe.partition:
         case Natural(column=column):
             text = f"A client is one {column} of the source"
-        case Iid(clients=dealt):
-            text = f"Rows are dealt at random to {counted(dealt, 'client')} of equal size"
+        case Iid(clients=dealt, sizes=sizes):
+            text = f"Rows are dealt at random to {counted(dealt, 'client')} of {_sizes(sizes)}"
+        case Dirichlet(clients=dealt, by=by, alpha=alpha):
+            text = (
+                f"Rows of each level of {listed(list(by))} are shared among "
+                f"{counted(dealt, 'client')} by a Dirichlet draw with alpha {alpha:g} "
+                "(the smaller, the more skewed)"
+            )
+        case Shards(clients=dealt, by=by, per_client=shards):
+            text = (
+                f"Rows sorted by {listed(list(by))} are cut into equal shards, {shards} for "
+                f"each of {counted(dealt, 'client')}"
+            )
+        case Assigned(clients=named):
+            text = f"Rows are assigned to {counted(len(named), 'client')} as the recipe lists them"
         case _:
             assert_never(recipe.partition)
     if recipe.subdivide is not None:
-        text += f", cut into {recipe.subdivide.parts} pieces"
+        parts, rows = recipe.subdivide.parts, recipe.subdivide.rows
+        text += f", cut into {parts} pieces" if parts else f", cut into pieces of {rows} rows"
     if recipe.keep is not None:
         text += f"; {counted(clients, 'client')} of them are kept"
     return f"{text}. Every draw follows seed {recipe.seed}."
+
+
+def _sizes(sizes: Sizes) -> str:
+    match sizes:
+        case None:
+            return "equal size"
+        case PowerLaw(exponent=exponent):
+            return f"sizes by a power law with exponent {exponent:g}"
+        case LogNormal(sigma=sigma):
+            return f"log-normal sizes with sigma {sigma:g}"
+        case tuple():
+            return "given sizes"
+        case _:
+            assert_never(sizes)
 
 
 def _split(recipe: Recipe) -> str:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import math
 import re
-import types
 import typing
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cache
-from numbers import Integral, Real
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
+from feda4fair.columns import Value
 from feda4fair.errors import RecipeError, SchemaError
-from feda4fair.schema import Schema, Value
+from feda4fair.partition import Dirichlet, LogNormal, Partition, PowerLaw, Shards, Subdivide
+from feda4fair.schema import Schema
+from feda4fair.typed import check_fields, to_plain, typed
 
 __all__ = [
     "BiasRule",
@@ -25,22 +24,15 @@ __all__ = [
     "ClientSplit",
     "Control",
     "Gaussian",
-    "Iid",
-    "Natural",
-    "Partition",
     "Rate",
     "Recipe",
     "RowSplit",
     "Split",
-    "Subdivide",
     "homogeneous_rule",
 ]
 
 FORMAT = 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", re.ASCII)
-
-MOST = 1_000_000
-"""Bound of clients and parts: a recipe is read from untrusted files, and names cost memory."""
 
 Control = Literal["", "none", "homogeneous"]
 
@@ -56,7 +48,7 @@ class Gaussian:
     std: float
 
     def __post_init__(self) -> None:
-        _check_fields(self)
+        check_fields(self)
         if not (0 <= self.mean <= 1 and 0 <= self.std < math.inf):
             raise RecipeError(
                 f"Gaussian(mean={self.mean}, std={self.std}): the mean must lie in [0, 1] and the "
@@ -97,7 +89,7 @@ class BiasRule:
             object.__setattr__(self, "where", tuple(self.where.items()))
         if isinstance(self.label, bool):
             object.__setattr__(self, "label", int(self.label))
-        _check_fields(self)
+        check_fields(self)
         if not self.where:
             raise RecipeError("rule: no attribute is named in where; name at least one.")
         if self.label not in (0, 1):
@@ -131,56 +123,9 @@ class ClientGroup:
     clients: tuple[str, ...] | float | None = None
 
     def __post_init__(self) -> None:
-        _check_fields(self)
+        check_fields(self)
         if isinstance(self.clients, float) and not 0 < self.clients <= 1:
             raise RecipeError(f"group {self.name}: share {self.clients} lies outside (0, 1].")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Natural:
-    """One client for each value of a column of the source."""
-
-    column: str
-
-    def __post_init__(self) -> None:
-        _check_fields(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Iid:
-    """Rows in random order, dealt to clients of equal size (within one row)."""
-
-    clients: int
-
-    def __post_init__(self) -> None:
-        _check_fields(self)
-        if not 1 <= self.clients <= MOST:
-            raise RecipeError(f"Iid(clients={self.clients}): 1 to {MOST:,} clients can be made.")
-
-
-Partition = Natural | Iid
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subdivide:
-    """Cut every client, after injection, into ``parts`` clients named ``<client>_<i>``.
-
-    Parameters
-    ----------
-    parts : int
-        Number of pieces, at least 2.
-    cut : {"balanced", "floor"}
-        "balanced" gives pieces that differ by at most one row, the first ones larger; "floor"
-        gives pieces of ``n // parts`` rows and leaves the last ``n % parts`` rows out.
-    """
-
-    parts: int
-    cut: Literal["balanced", "floor"] = "balanced"
-
-    def __post_init__(self) -> None:
-        _check_fields(self)
-        if not 2 <= self.parts <= MOST:
-            raise RecipeError(f"Subdivide(parts={self.parts}): 2 to {MOST:,} parts can be made.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +140,7 @@ class RowSplit:
     stratify: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_fields(self)
+        check_fields(self)
         shares = (self.validation, self.test)
         if not (all(0 <= share < 1 for share in shares) and sum(shares) < 1):
             raise RecipeError(
@@ -216,7 +161,7 @@ class ClientSplit:
     folds: int = 5
 
     def __post_init__(self) -> None:
-        _check_fields(self)
+        check_fields(self)
         if self.folds < 0:
             raise RecipeError(f"ClientSplit(folds={self.folds}): 0 or more folds are needed.")
 
@@ -236,8 +181,8 @@ class Recipe:
         Config name; letters, digits, ``.``, ``_`` and ``-``.
     schema : Schema
         Columns, codes and the favorable label.
-    partition : Natural or Iid
-        How rows become clients.
+    partition : Natural, Iid, Dirichlet, Shards or Assigned
+        How rows become clients; see :mod:`feda4fair.partition`.
     groups : tuple of ClientGroup
         Which clients get which bias rules; a client may be in one group only.
     subdivide : Subdivide or None
@@ -275,7 +220,7 @@ class Recipe:
     description: str = ""
 
     def __post_init__(self) -> None:
-        _check_fields(self)
+        check_fields(self)
         for what, name in (("dataset", self.dataset), ("config", self.name)):
             if not NAME.fullmatch(name):
                 raise RecipeError(
@@ -327,19 +272,24 @@ class Recipe:
             foreign = sorted(set(self.split.test) - set(self.keep))
             if foreign:
                 problems.append(f"test client {', '.join(foreign)} is not among the kept ones.")
+        if self.sampler == "released" and self.subdivide and self.subdivide.parts is None:
+            problems.append(
+                "the released procedure cuts clients into parts; name parts, not rows."
+            )
         if self.keep is not None and self.subdivide is not None:
-            pieces = {str(i) for i in range(self.subdivide.parts)}
-            foreign = [c for c in self.keep if c.rpartition("_")[2] not in pieces]
+            foreign = [c for c in self.keep if not self.subdivide.may_be(c.rpartition("_")[2])]
             if foreign:
                 problems.append(
                     f"kept client {', '.join(foreign)} is no piece; pieces are named "
-                    f"<client>_0 to <client>_{self.subdivide.parts - 1}."
+                    "<client>_0, <client>_1 and so on."
                 )
-        if isinstance(self.split, RowSplit):
-            foreign = sorted(set(self.split.stratify) - {"label", *self.schema.sensitive})
+        by = self.partition.by if isinstance(self.partition, Dirichlet | Shards) else ()
+        stratify = self.split.stratify if isinstance(self.split, RowSplit) else ()
+        for what, names in (("partition by", by), ("stratify", stratify)):
+            foreign = sorted(set(names) - {"label", *self.schema.sensitive})
             if foreign:
                 problems.append(
-                    f"stratify names {', '.join(foreign)}, which is neither label nor a sensitive "
+                    f"{what} names {', '.join(foreign)}, which is neither label nor a sensitive "
                     f"attribute ({', '.join(self.schema.sensitive)})."
                 )
         return problems
@@ -358,7 +308,7 @@ class Recipe:
 
     def to_json(self) -> str:
         """Return the recipe as JSON text; ``from_json`` gives an equal recipe back."""
-        return json.dumps({"format": FORMAT, "recipe": _plain(self)}, indent=1) + "\n"
+        return json.dumps({"format": FORMAT, "recipe": to_plain(self, TAGGED)}, indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str | Path) -> Recipe:
@@ -382,7 +332,7 @@ class Recipe:
                 "Recipe.to_json."
             )
         try:
-            recipe: Recipe = _typed(cls, data.get("recipe"), where)
+            recipe: Recipe = typed(cls, data.get("recipe"), where)
         except SchemaError as error:
             raise RecipeError(f"{where}: {error}") from None
         return recipe
@@ -417,110 +367,5 @@ def homogeneous_rule(recipe: Recipe) -> BiasRule:
     )
 
 
-KINDS: dict[str, type] = {kind.__name__: kind for kind in (Natural, Iid, RowSplit, ClientSplit)}
+TAGGED: frozenset[type] = frozenset(typing.get_args(Partition | Split | PowerLaw | LogNormal))
 """Classes that share a field; their name is written beside their values."""
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        data = {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-        kind: str = type(value).__name__
-        return {"kind": kind, **data} if kind in KINDS else data
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-T = TypeVar("T")
-
-
-def _check_fields(instance: Any) -> None:
-    """Hold every field to its annotated type; a list becomes a tuple, a whole number a float."""
-    name = type(instance).__name__
-    for field_name, kind in _hints(type(instance)).items():
-        value = _typed(kind, getattr(instance, field_name), f"{name}.{field_name}")
-        object.__setattr__(instance, field_name, value)
-
-
-_hints: Callable[[Any], dict[str, Any]] = cache(typing.get_type_hints)
-
-
-def _typed(kind: Any, data: Any, where: str) -> Any:
-    """Return data as a value of an annotated type; JSON objects and lists are rebuilt."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        return _typed_union(arguments, data, where)
-    if origin is Literal:
-        if data in arguments:
-            return data
-        raise RecipeError(f"{where}: {data!r} is not one of {', '.join(map(repr, arguments))}.")
-    if origin is tuple:
-        return _typed_tuple(arguments, data, where)
-    if is_dataclass(kind) and isinstance(kind, type):
-        if isinstance(data, kind):
-            return data
-        return _typed_dataclass(kind, data, where)
-    if kind is float and isinstance(data, Real) and not isinstance(data, bool):
-        with suppress(OverflowError):
-            return float(data)
-    if kind is int and isinstance(data, Integral) and not isinstance(data, bool):
-        return int(data)
-    if type(data) is kind:
-        return data
-    raise RecipeError(f"{where}: {data!r} is not of type {getattr(kind, '__name__', kind)}.")
-
-
-def _typed_union(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
-    if isinstance(data, dict) and "kind" in data:
-        kinds = {a.__name__: a for a in arguments if isinstance(a, type) and is_dataclass(a)}
-        if not isinstance(data["kind"], str) or data["kind"] not in kinds:
-            known = ", ".join(kinds)
-            raise RecipeError(f"{where}: kind {data['kind']!r} is unknown; known are {known}.")
-        rest = {key: value for key, value in data.items() if key != "kind"}
-        return _typed(kinds[data["kind"]], rest, where)
-    error = RecipeError(f"{where}: {data!r} fits none of the types allowed here.")
-    for argument in arguments:
-        if argument is type(None):
-            if data is None:
-                return None
-            continue
-        if argument is int and isinstance(data, float):
-            continue
-        try:
-            return _typed(argument, data, where)
-        except (RecipeError, SchemaError) as caught:
-            if isinstance(data, dict) == is_dataclass(argument):
-                error = RecipeError(str(caught))
-    raise error
-
-
-def _typed_tuple(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
-    if not isinstance(data, list | tuple):
-        raise RecipeError(f"{where}: {data!r} is not a list.")
-    if len(arguments) == 2 and arguments[1] is Ellipsis:
-        return tuple(_typed(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(data))
-    if len(arguments) != len(data):
-        raise RecipeError(f"{where}: {len(data)} entries where {len(arguments)} are expected.")
-    return tuple(
-        _typed(argument, item, f"{where}[{i}]")
-        for i, (argument, item) in enumerate(zip(arguments, data, strict=True))
-    )
-
-
-def _typed_dataclass(kind: type[T], data: Any, where: str) -> T:
-    if not isinstance(data, dict):
-        raise RecipeError(
-            f"{where}: {data!r} is not an object with the fields of {kind.__name__}."
-        )
-    hints = _hints(kind)
-    unknown = sorted(set(data) - set(hints))
-    if unknown:
-        raise RecipeError(
-            f"{where}: {kind.__name__} has no field {', '.join(unknown)}; it has "
-            f"{', '.join(hints)}."
-        )
-    values = {name: _typed(hints[name], value, f"{where}.{name}") for name, value in data.items()}
-    try:
-        return kind(**values)
-    except TypeError as error:
-        raise RecipeError(f"{where}: {kind.__name__} is incomplete ({error}).") from None

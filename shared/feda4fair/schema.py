@@ -1,171 +1,50 @@
-"""What the columns of a table mean: roles, codes and their names, and the favorable label."""
+"""What the columns of a table mean: declared, or proposed by looking at the table."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from feda4fair.columns import RESERVED, Coding, Column, Label, Role, Value
 from feda4fair.errors import SchemaError
 
-__all__ = [
-    "PROVENANCE",
-    "Coding",
-    "Column",
-    "Label",
-    "Role",
-    "Schema",
-    "Value",
-    "encode",
-    "plain",
-]
+__all__ = ["Schema"]
 
-Role = Literal["feature", "sensitive", "provenance"]
-Value = int | str
+MOST_VALUES: Final = 50
+"""Most values of a sensitive attribute that is found or declared without a coding."""
 
-PROVENANCE = ("client_id", "row_id", "flipped")
-"""Columns that say where a row comes from; a model must never see them."""
-
-MOST_CODES = 2**20
-"""Bound of recoded codes: they index a table."""
-
-MOST_ROWS = 2**40
-"""Bound of row ids: draws are numbered by them."""
-
-RESERVED = frozenset({*PROVENANCE, "label", "rule", "split"})
-
-
-def _scalar(value: Any) -> Any:
-    """Return a NumPy number or a bool as the whole number or text that it stands for."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    return int(value) if isinstance(value, bool) else value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coding:
-    """Codes of a column, their names, and the source codes that were merged into them.
-
-    Parameters
-    ----------
-    names : tuple of (int or str, str)
-        Every code that the encoded column may hold, with its name.
-    recode : tuple of (int, int), optional
-        Source code and code, applied at once and not in a chain; empty keeps the source codes.
-
-    Examples
-    --------
-    >>> race = Coding(names=((1, "White"), (2, "Others")), recode=((1, 1), (2, 2), (3, 2)))
-    >>> race.code("Others", "RAC1P")
-    2
-    """
-
-    names: tuple[tuple[Value, str], ...]
-    recode: tuple[tuple[int, int], ...] = ()
-
-    def __post_init__(self) -> None:
-        pairs = self.names.items() if isinstance(self.names, Mapping) else self.names
-        object.__setattr__(self, "names", tuple((_scalar(c), str(n)) for c, n in pairs))
-        recode = self.recode.items() if isinstance(self.recode, Mapping) else self.recode
-        object.__setattr__(self, "recode", tuple((int(a), int(b)) for a, b in recode))
-        if len(dict(self.recode)) < len(self.recode) or any(
-            abs(code) >= MOST_CODES for pair in self.recode for code in pair
-        ):
-            raise SchemaError(
-                f"coding {self.recode!r}: a source code stands twice or is larger than "
-                f"{MOST_CODES - 1}; give each once."
-            )
-        codes, names = [c for c, _ in self.names], [n for _, n in self.names]
-        if len(set(codes)) < len(codes) or len(set(names)) < len(names):
-            raise SchemaError(
-                f"coding {self.names!r}: a code or a name stands twice; give each exactly once."
-            )
-        unnamed = sorted({code for _, code in self.recode} - set(codes), key=str)
-        if unnamed:
-            raise SchemaError(
-                f"coding of {', '.join(names)}: recode yields {unnamed}, which have no name; "
-                "add them to names."
-            )
-
-    def code(self, value: Value, column: str) -> Value:
-        """Return the code that a value's name (or the code itself) stands for."""
-        for code, name in self.names:
-            if value in (name, code):
-                return code
-        known = ", ".join(name for _, name in self.names)
-        raise SchemaError(f"{column}={value}: no such value; {column} has {known}.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One column: its role, the dtype it is written in, and its codes if it has any.
-
-    ``dtype`` is an Arrow type name ("int8", "int64", "float32", "string", "bool") or "image".
-    """
-
-    name: str
-    dtype: str
-    role: Role = "feature"
-    coding: Coding | None = None
-    description: str = ""
-
-    def __post_init__(self) -> None:
-        if self.name in RESERVED:
-            raise SchemaError(
-                f"column {self.name!r}: the name is reserved for provenance; rename the column."
-            )
-        if self.role not in get_args(Role):
-            raise SchemaError(
-                f"column {self.name!r}: role {self.role!r} is not one of "
-                f"{', '.join(get_args(Role))}."
-            )
-        if self.dtype != "image":
-            try:
-                pa.type_for_alias(self.dtype)
-            except ValueError:
-                raise SchemaError(
-                    f"column {self.name!r}: dtype {self.dtype!r} is not an Arrow type such as "
-                    "int8, float32, string, bool, nor image."
-                ) from None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
-    """The label: the source column, the values that are favorable, and names for 0 and 1.
-
-    The written column is always ``label``, an integer with 1 = favorable outcome.
-    """
-
-    column: str = "label"
-    favorable: tuple[Value, ...] = (1,)
-    names: tuple[str, str] = ("unfavorable", "favorable")
-    description: str = ""
-
-    def __post_init__(self) -> None:
-        if isinstance(self.favorable, str | bytes) or not isinstance(self.favorable, Sequence):
-            raise SchemaError(
-                f"label {self.column!r}: favorable is {self.favorable!r}, expected a tuple of "
-                "values."
-            )
-        object.__setattr__(self, "favorable", tuple(_scalar(value) for value in self.favorable))
-        object.__setattr__(self, "names", tuple(self.names))
-        if not self.favorable:
-            raise SchemaError(
-                f"label {self.column!r}: no favorable value is declared; name the value or values "
-                "that are the good outcome."
-            )
+_SENSITIVE: Final = re.compile(
+    r"(^|[^a-z])(sex|gender|race|ethnic\w*|religion|marital|nationality|citizen\w*|disab\w*)",
+    re.IGNORECASE,
+)
+_LABELS: Final = ("label", "target", "class", "y", "outcome")
+_NUMBERED: Final = re.compile(r"(^$|unnamed|index|idx|uuid|(^|_)id$|^id)", re.IGNORECASE)
+_IMAGE: Final = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The columns of a federation in the order they are written, and its label."""
+    """The columns of a federation in the order they are written, and its label.
+
+    Parameters
+    ----------
+    columns : tuple of Column
+        Features, sensitive attributes and provenance.
+    label : Label
+        The label and its favorable value.
+    guesses : tuple of str
+        Sentences on what :meth:`infer` took for granted; not part of a recipe.
+    """
 
     columns: tuple[Column, ...]
     label: Label = field(default_factory=Label)
+    guesses: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
@@ -198,134 +77,247 @@ class Schema:
         coding = self[column].coding
         return value if coding is None else coding.code(value, column)
 
+    @classmethod
+    def infer(
+        cls,
+        table: pa.Table,
+        *,
+        label: str | None = None,
+        favorable: Value | bool | Sequence[Value] | None = None,
+        sensitive: str | Sequence[str] | None = None,
+        names: Mapping[str, Mapping[Value, str]] | None = None,
+    ) -> Schema:
+        """Propose a schema for a table, and list what was guessed.
 
-def encode(table: pa.Table, schema: Schema) -> pa.Table:
-    """Bring a source table into the form that every later step relies on.
+        Parameters
+        ----------
+        table : pyarrow.Table
+            Rows of the source; Hub features in its metadata are used.
+        label : str, optional
+            Label column; found by its name if there is no doubt.
+        favorable : value or sequence of values, optional
+            What counts as the favorable outcome. It is never guessed, except for a label of 0 and
+            1 or of truth values, where it is 1.
+        sensitive : str or sequence of str, optional
+            Sensitive attributes; found by their names if not given.
+        names : mapping of str to mapping, optional
+            Names of codes, by column.
 
-    Parameters
-    ----------
-    table : pyarrow.Table, n rows
-        Source rows; ``row_id`` (int64) is added as the position where it is absent.
-    schema : Schema
-        Columns to keep, their codes, and the favorable label.
+        Returns
+        -------
+        Schema
+            Its ``guesses`` say what to check; columns without a fitting type are left out.
 
-    Returns
-    -------
-    pyarrow.Table, n rows
-        ``row_id``, the schema's columns recoded and cast, ``label`` as int8 with 1 = favorable. An
-        image column may be absent: images can be attached when rows are written.
+        Raises
+        ------
+        SchemaError
+            If there is no label, no favorable value or no sensitive attribute to be found.
 
-    Raises
-    ------
-    SchemaError
-        If a column is missing, a sensitive value is missing or has no name, a value does not
-        fit its type, or the label is missing somewhere.
-    """
-    present = [c for c in schema.columns if c.dtype != "image" or c.name in table.column_names]
-    missing = [c.name for c in present if c.name not in table.column_names]
-    if schema.label.column not in table.column_names:
-        missing.append(schema.label.column)
-    if missing:
-        raise SchemaError(
-            f"table: column {', '.join(missing)} is missing among "
-            f"{', '.join(table.column_names)}; check the source or the schema."
-        )
-    needed = {"row_id", schema.label.column, *(column.name for column in present)}
-    twice = sorted(name for name in needed if table.column_names.count(name) > 1)
-    if twice:
-        raise SchemaError(f"table: column {', '.join(twice)} stands twice; keep one of each.")
-    columns: dict[str, pa.Array | pa.ChunkedArray] = {"row_id": _row_ids(table)}
-    for column in present:
-        columns[column.name] = _encode_column(plain(table[column.name]), column)
-    columns["label"] = _encode_label(plain(table[schema.label.column]), schema.label)
-    return pa.table(columns)
-
-
-def _row_ids(table: pa.Table) -> pa.Array | pa.ChunkedArray:
-    """Return the row ids of a table, or its positions where it has none."""
-    if "row_id" not in table.column_names:
-        return pa.array(np.arange(table.num_rows, dtype=np.int64))
-    ids = table["row_id"]
-    if not pa.types.is_integer(ids.type) or ids.null_count:
-        raise SchemaError(
-            f"row_id: type {ids.type} with {ids.null_count} missing, expected whole numbers; "
-            "rename the column and positions are used."
-        )
-    low, high = pc.min_max(ids).values() if table.num_rows else (pa.scalar(0), pa.scalar(0))
-    if low.as_py() < 0 or high.as_py() >= MOST_ROWS:
-        raise SchemaError(
-            f"row_id: {low.as_py()} to {high.as_py()}, expected 0 to {MOST_ROWS - 1}; rename the "
-            "column and positions are used."
-        )
-    steps = np.diff(ids.to_numpy())
-    if not (steps > 0).all() and pc.count_distinct(ids).as_py() < table.num_rows:
-        raise SchemaError("row_id: an id stands twice; rename the column and positions are used.")
-    return ids.cast(pa.int64())
-
-
-def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Decode a dictionary column, and turn NaN into missing."""
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    if pa.types.is_floating(values.type):
-        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
-    return values
+        Examples
+        --------
+        >>> table = pa.table({"sex": ["f", "m"], "hours": [40, 38], "income": ["low", "high"]})
+        >>> schema = Schema.infer(table, label="income", favorable="high")
+        >>> schema.sensitive, schema.label.names
+        (('sex',), ('low', 'high'))
+        >>> schema.guesses
+        ('sensitive attribute sex, by its name',)
+        """
+        guesses: list[str] = []
+        known = {**_hub_names(table), **{k: dict(v) for k, v in (names or {}).items()}}
+        target = _label(table, label, favorable, known, guesses)
+        wanted = _sensitive(table, sensitive, target.column, guesses)
+        columns = []
+        for name in table.column_names:
+            if name == target.column:
+                continue
+            problem = _left_out(name, table.schema.field(name).type)
+            if problem and name in wanted:
+                raise SchemaError(f"{name}: {problem}, so it cannot be a sensitive attribute.")
+            if problem:
+                guesses.append(f"column {name!r} left out: {problem}")
+                continue
+            role: Role = "sensitive" if name in wanted else "feature"
+            if role == "feature" and _is_number_of_row(name, table[name]):
+                role = "provenance"
+                guesses.append(f"column {name!r} is provenance: it numbers the rows")
+            columns.append(_column(name, table[name], role, known.get(name)))
+        return cls(columns=tuple(columns), label=target, guesses=tuple(guesses))
 
 
-def _encode_column(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
-    if column.role == "sensitive" and values.null_count:
-        raise SchemaError(
-            f"{column.name}: {values.null_count} of {len(values)} sensitive values are missing; "
-            "give them a value of their own or leave the rows out."
-        )
-    if column.coding is not None and (column.role == "sensitive" or column.coding.recode):
-        values = _recode(values, column.name, column.coding)
-    if column.dtype == "image":
-        return values
-    try:
-        return values.cast(pa.type_for_alias(column.dtype))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-        raise SchemaError(
-            f"{column.name}: values of type {values.type} do not fit dtype {column.dtype} "
-            f"({str(error).splitlines()[0]}); correct the schema."
-        ) from None
-
-
-def _recode(values: pa.ChunkedArray, name: str, coding: Coding) -> pa.ChunkedArray:
-    mapping: Mapping[Value, Value] = dict(coding.recode) or {
-        code: code for code, _ in coding.names
+def _hub_names(table: pa.Table) -> dict[str, dict[Value, str]]:
+    """Return the names of ClassLabel columns, from the Hub features in the table's metadata."""
+    metadata = (table.schema.metadata or {}).get(b"huggingface")
+    if metadata is None:
+        return {}
+    features: dict[str, Any] = json.loads(metadata).get("info", {}).get("features", {})
+    return {
+        name: dict(enumerate(map(str, feature["names"])))
+        for name, feature in features.items()
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
     }
-    present = pc.unique(values).to_pylist()
-    unknown = sorted((v for v in present if v not in mapping), key=str)
-    if unknown:
-        raise SchemaError(
-            f"{name}: the table holds {', '.join(map(str, unknown[:5]))}, which the coding does "
-            f"not know; it has {', '.join(map(str, mapping))}."
-        )
-    if not coding.recode:
-        return values
-    integers: dict[int, int] = dict(coding.recode)
-    low, high = min(integers), max(integers)
-    lookup = np.zeros(high - low + 1, dtype=np.min_scalar_type(-max(map(abs, integers.values()))))
-    for source, code in integers.items():
-        lookup[source - low] = code
-    codes = values.cast(pa.int64()).to_numpy()
-    return pa.chunked_array([pa.array(lookup[codes - low])])
 
 
-def _encode_label(values: pa.ChunkedArray, label: Label) -> pa.ChunkedArray:
-    if values.null_count:
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column but for missing ones, sorted."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return sorted(pc.unique(column).drop_null().to_pylist())
+
+
+def _is_countable(dtype: pa.DataType) -> bool:
+    """Tell whether values of a type can be codes."""
+    inner = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+    kinds = (
+        pa.types.is_integer,
+        pa.types.is_boolean,
+        pa.types.is_string,
+        pa.types.is_large_string,
+    )
+    return any(is_kind(inner) for is_kind in kinds)
+
+
+def _label(
+    table: pa.Table,
+    label: str | None,
+    favorable: Value | bool | Sequence[Value] | None,
+    known: dict[str, dict[Value, str]],
+    guesses: list[str],
+) -> Label:
+    if label is None:
+        found = [name for name in table.column_names if name.lower() in _LABELS]
+        if len(found) != 1:
+            raise SchemaError(
+                f"label: {'several columns' if found else 'no column'} may be it "
+                f"({', '.join(found or table.column_names)}); name it with label=."
+            )
+        label = found[0]
+        guesses.append(f"label {label}, by its name")
+    if label not in table.column_names:
         raise SchemaError(
-            f"{label.column}: {values.null_count} of {len(values)} labels are missing; leave "
-            "those rows out first."
+            f"label {label!r}: no such column among {', '.join(table.column_names)}."
         )
-    if pa.types.is_boolean(values.type):
-        values = values.cast(pa.int8())
-    try:
-        favorable = pa.array(label.favorable, values.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+    if not _is_countable(table.schema.field(label).type):
         raise SchemaError(
-            f"{label.column}: favorable value {label.favorable!r} is not of the column's type "
-            f"{values.type}; declare it as the column holds it."
-        ) from None
-    return pc.is_in(values, favorable).cast(pa.int8())
+            f"{label}: values of type {table.schema.field(label).type} are no labels; make two "
+            "classes of them first."
+        )
+    values = _values(table[label])
+    names = known.get(label, {})
+    if favorable is None:
+        if values not in ([0, 1], [False, True]):
+            shown = ", ".join(str(names.get(value, value)) for value in values[:10])
+            raise SchemaError(
+                f"{label}: which outcome is favorable cannot be told from {shown}; name it with "
+                "favorable=."
+            )
+        favorable = 1
+        guesses.append(f"favorable outcome {label}={names.get(1, 1)}")
+    wanted = [favorable] if isinstance(favorable, str | int) else list(favorable)
+    codes = {name: code for code, name in names.items()}
+    wanted = [codes.get(value, value) if isinstance(value, str) else value for value in wanted]
+    foreign = [str(value) for value in wanted if value not in values]
+    if foreign:
+        raise SchemaError(
+            f"{label}: no row has the favorable value {', '.join(foreign)}; it holds "
+            f"{', '.join(map(str, values[:10]))}."
+        )
+    texts = {value: str(names.get(value, value)) for value in values}
+    if not names and not isinstance(values[0], str):
+        texts = {value: f"{label}={value}" for value in values}
+    good = " or ".join(texts[value] for value in wanted)
+    others = [value for value in values if value not in wanted]
+    bad = texts[others[0]] if len(others) == 1 else f"not {good}"
+    return Label(column=label, favorable=tuple(wanted), names=(bad, good))
+
+
+def _sensitive(
+    table: pa.Table, sensitive: str | Sequence[str] | None, label: str, guesses: list[str]
+) -> tuple[str, ...]:
+    if sensitive is not None:
+        wanted = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
+        foreign = [name for name in wanted if name not in table.column_names or name == label]
+        if foreign or not wanted:
+            raise SchemaError(
+                f"sensitive attribute {', '.join(foreign) or '()'}: name columns among "
+                f"{', '.join(name for name in table.column_names if name != label)}."
+            )
+        return wanted
+    few = [
+        name
+        for name in table.column_names
+        if name != label
+        and _is_countable(table.schema.field(name).type)
+        and 2 <= len(_values(table[name])) <= MOST_VALUES
+    ]
+    found = tuple(name for name in few if _SENSITIVE.search(name))
+    if not found:
+        raise SchemaError(
+            "sensitive attribute: no column's name tells it; name one or more with sensitive=, "
+            f"for example of {', '.join(few[:10]) or ', '.join(table.column_names[:10])}."
+        )
+    guesses += [f"sensitive attribute {name}, by its name" for name in found]
+    return found
+
+
+def _left_out(name: str, dtype: pa.DataType) -> str:
+    """Say why a column cannot be carried along; empty if it can."""
+    if name in RESERVED:
+        return "the name is reserved for provenance; rename it"
+    if not name:
+        return "it has no name, as an index has"
+    if _alias(dtype) is None:
+        return f"values of type {dtype} are not carried along"
+    return ""
+
+
+def _alias(dtype: pa.DataType) -> str | None:
+    """Return the name of a type as a column declares it, None for types that are not carried."""
+    inner = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+    if inner == _IMAGE:
+        return "image"
+    if pa.types.is_large_string(inner) or pa.types.is_string_view(inner):
+        return "string"
+    if pa.types.is_date(inner):
+        return "date32"
+    plain = (
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_boolean,
+        pa.types.is_string,
+    )
+    if not any(is_kind(inner) for is_kind in plain):
+        return None
+    return {"float": "float32", "double": "float64", "halffloat": "float16"}.get(
+        str(inner), str(inner)
+    )
+
+
+def _is_number_of_row(name: str, column: pa.ChunkedArray) -> bool:
+    """Tell whether a column with the name of an index has another value in every row."""
+    if not _NUMBERED.search(name) or len(column) < 2 or not _is_countable(column.type):
+        return False
+    return bool(pc.count_distinct(column).as_py() == len(column))
+
+
+def _column(
+    name: str, values: pa.ChunkedArray, role: Role, names: Mapping[Value, str] | None
+) -> Column:
+    dtype = _alias(values.type)
+    assert dtype is not None, "columns of other types are left out before"
+    if role != "sensitive":
+        coding = Coding(names=tuple(names.items())) if names else None
+        return Column(name=name, dtype=dtype, role=role, coding=coding)
+    if not _is_countable(values.type):
+        raise SchemaError(
+            f"{name}: values of type {values.type} make no groups; cut them into ranges with "
+            "names first."
+        )
+    found = _values(values)
+    if len(found) > MOST_VALUES:
+        raise SchemaError(
+            f"{name}: {len(found)} values are too many for a sensitive attribute (at most "
+            f"{MOST_VALUES}); merge them into groups first."
+        )
+    texts = names or {}
+    pairs = tuple((int(v) if isinstance(v, bool) else v, str(texts.get(v, v))) for v in found)
+    return Column(name=name, dtype=dtype, role=role, coding=Coding(names=pairs))

@@ -29,11 +29,11 @@ from feda4fair.federation import Federation
 from feda4fair.manifest import MANIFEST, Manifest, file_sha256, read_manifest
 from feda4fair.measurement import contenders, count_labels
 from feda4fair.merge import merge_card
+from feda4fair.parquet import STAGE, ContentDigest
 from feda4fair.readback import read_federation, recipe_sha256
 from feda4fair.recipe import Recipe
 from feda4fair.release import CARD, damage, is_safe_path
 from feda4fair.report import measure_cube
-from feda4fair.write import STAGE, ContentDigest
 
 __all__ = ["Verification", "compare_folders", "downloaded", "verify"]
 

@@ -26,7 +26,8 @@ from sklearn.model_selection import train_test_split
 
 from feda4fair.build import build
 from feda4fair.errors import SourceError
-from feda4fair.recipe import ClientSplit, Subdivide
+from feda4fair.partition import Subdivide
+from feda4fair.recipe import ClientSplit
 from feda4fair.split import draw_test_clients
 from feda4fair_acs import DATASET, Feda4FairACS
 from feda4fair_acs.configs import (

@@ -19,11 +19,11 @@ import feda4fair_celeba
 from feda4fair.build import build
 from feda4fair.cube import Cube
 from feda4fair.errors import RecipeError
-from feda4fair.federate import federate_table, known_clients
 from feda4fair.federation import Federation
 from feda4fair.rates import rates
 from feda4fair.recipe import ClientSplit, Gaussian, Recipe
 from feda4fair.split import SPLITS, draw_test_clients
+from feda4fair.steps import federate_table, known_clients
 from feda4fair_celeba import DATASET
 from feda4fair_celeba.configs import RECIPES, with_images
 from feda4fair_celeba.faces import SIZE, Face, jpeg
@@ -225,7 +225,7 @@ print(int(status["VmHWM"].split()[0]))
 @needs_linux
 def test_all_four_configs_of_the_full_table_are_small(folder: Path) -> None:
     peak = peak_of(f"""
-from feda4fair.federate import federate_table
+from feda4fair.steps import federate_table
 from feda4fair_celeba import DATASET
 source = DATASET.open_source({str(folder)!r}, images="none")
 for recipe in DATASET.recipes:

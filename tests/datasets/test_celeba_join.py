@@ -11,9 +11,9 @@ import pytest
 import feda4fair_celeba
 from feda4fair.build import build
 from feda4fair.errors import RecipeError, SourceError
-from feda4fair.federate import federate_table
 from feda4fair.manifest import MANIFEST, read_manifest
 from feda4fair.split import SPLITS
+from feda4fair.steps import federate_table
 from feda4fair_celeba import DATASET
 from feda4fair_celeba.index import INDEX_SCHEMA, full_sha256, index_rows
 from feda4fair_celeba.sample import write_celeba

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from feda4fair.errors import SourceError
-from feda4fair.federate import federate_table
+from feda4fair.steps import federate_table
 from feda4fair_celeba import DATASET
 from feda4fair_celeba.faces import Face, jpeg
 from feda4fair_celeba.images import IMAGE_TYPE

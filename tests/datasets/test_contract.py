@@ -19,12 +19,12 @@ import pytest
 
 from feda4fair.build import build, federations
 from feda4fair.dataset import Dataset
-from feda4fair.federate import known_clients
 from feda4fair.federation import concat
 from feda4fair.manifest import read_manifest
+from feda4fair.parquet import hub_features
 from feda4fair.recipe import ClientSplit, Gaussian, Recipe, RowSplit
 from feda4fair.split import SPLITS
-from feda4fair.write import hub_features
+from feda4fair.steps import known_clients
 
 DATASETS = ("acs", "celeba", "dutch")
 CONFIGS = ("attribute-silo", "value-silo", "attribute-device", "value-device")

@@ -12,10 +12,10 @@ import pytest
 import feda4fair_dutch
 from feda4fair.content import content_sha256
 from feda4fair.errors import RecipeError
-from feda4fair.federate import federate_table, known_clients
 from feda4fair.federation import Federation
 from feda4fair.recipe import ClientSplit, Gaussian, Recipe
 from feda4fair.split import SPLITS, draw_test_clients
+from feda4fair.steps import federate_table, known_clients
 from feda4fair_dutch import DATASET
 from feda4fair_dutch.configs import RECIPES
 from feda4fair_dutch.sample import NOTICE, population, write_arff

@@ -13,24 +13,24 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from feda4fair.build import federations
+from feda4fair.columns import Coding, Column, Label
 from feda4fair.content import SourceFile
+from feda4fair.encode import encode
 from feda4fair.errors import RecipeError
-from feda4fair.federate import chosen_clients, federate_table, known_clients
 from feda4fair.federation import Federation
+from feda4fair.partition import Iid, Natural, Subdivide
 from feda4fair.recipe import (
     BiasRule,
     ClientGroup,
     ClientSplit,
     Gaussian,
-    Iid,
-    Natural,
     Recipe,
     RowSplit,
-    Subdivide,
     homogeneous_rule,
 )
-from feda4fair.schema import Coding, Column, Label, Schema, encode
+from feda4fair.schema import Schema
 from feda4fair.split import SPLITS
+from feda4fair.steps import chosen_clients, federate_table, known_clients
 
 pytestmark = pytest.mark.usefixtures("untouched_random")
 
@@ -132,7 +132,10 @@ def federated(table: pa.Table, made: Recipe) -> Federation:
     try:
         return federate_table(table, made)
     except RecipeError as error:
-        if not any(words in str(error) for words in ("keeps none of its", "too few for a strat")):
+        if not any(
+            words in str(error)
+            for words in ("has no rows", "keeps none of its", "too few for a strat")
+        ):
             raise
         reject()
 
@@ -447,13 +450,13 @@ ALL = BiasRule(where=FEMALE, drop=1.0)
             recipe(groups=(group(ALL, clients=("a",)),), control="homogeneous"),
             "client z keeps none of its 3 rows",
         ),
-        (source(3), recipe(subdivide=Subdivide(parts=5)), "keeps none of its 0 rows"),
+        (source(3), recipe(subdivide=Subdivide(parts=5)), "has no rows"),
         (
             source(40),
             recipe(schema=replace(SCHEMA, label=Label(column="y", favorable=(5,)))),
             "no row has the favorable label 5",
         ),
-        (source(3), recipe(partition=Iid(clients=4)), "only 3 rows"),
+        (source(3), recipe(partition=Iid(clients=4)), "but there are 3"),
         (
             source(9),
             recipe(sampler="released", split=RowSplit(stratify=("sex", "race"))),

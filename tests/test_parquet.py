@@ -15,12 +15,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from feda4fair import write
-from feda4fair.federate import federate_table
+from feda4fair import parquet
+from feda4fair.columns import Coding, Column, Label
 from feda4fair.federation import Federation
-from feda4fair.recipe import BiasRule, ClientGroup, ClientSplit, Natural, Recipe, RowSplit, Split
-from feda4fair.schema import Coding, Column, Label, Schema
-from feda4fair.write import ConfigFiles, ConfigWriter, arrow_schema, complete, hub_features
+from feda4fair.parquet import ConfigFiles, ConfigWriter, arrow_schema, complete, hub_features
+from feda4fair.partition import Natural
+from feda4fair.recipe import (
+    BiasRule,
+    ClientGroup,
+    ClientSplit,
+    Recipe,
+    RowSplit,
+    Split,
+)
+from feda4fair.schema import Schema
+from feda4fair.steps import federate_table
 
 pytestmark = pytest.mark.usefixtures("untouched_random")
 
@@ -216,8 +225,8 @@ def test_removed_rows_are_kept_aside(folder: Path, silo: Federation) -> None:
 def test_shards_end_at_clients_and_large_clients_are_cut(
     tmp_path: Path, silo: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write, "SHARD_BYTES", 4000)
-    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 1000)
+    monkeypatch.setattr(parquet, "SHARD_BYTES", 4000)
+    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 1000)
     files = written(tmp_path, silo)
     names = files.splits["train"]["files"]
     assert len(names) > 1
@@ -348,7 +357,7 @@ def test_the_content_hash_does_not_depend_on_the_file_format(
     tmp_path: Path, silo: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = written(tmp_path / "one", silo)
-    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 1000)
+    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 1000)
     second = written(tmp_path / "two", silo)
     assert first.content_sha256 == second.content_sha256
     assert first.dropped_sha256 == second.dropped_sha256

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from feda4fair import seeds
+from feda4fair.assign import assign, numbered, pieces
 from feda4fair.bias import (
     Injection,
     LedgerEntry,
@@ -25,20 +26,17 @@ from feda4fair.bias import (
     keyed_sampler,
     released_sampler,
 )
+from feda4fair.encode import encode
 from feda4fair.errors import RecipeError, SchemaError
 from feda4fair.federation import Client, Federation
-from feda4fair.partition import assign, pieces
+from feda4fair.partition import MOST, Assigned, Dirichlet, Natural, Shards
 from feda4fair.recipe import (
-    MOST,
     BiasRule,
     ClientSplit,
-    Iid,
-    Natural,
     Recipe,
     RowSplit,
     homogeneous_rule,
 )
-from feda4fair.schema import encode
 from feda4fair.split import SPLITS, folds, released_split, scatter_split, split_rows
 
 __all__ = ["chosen_clients", "federate_table", "known_clients"]
@@ -138,84 +136,98 @@ def federate_table(
         )
     encoded = encode(table, recipe.schema)
     selected = _selected(encoded, recipe)
-    names, codes = _partition(table, selected, recipe, client)
     if len(selected) < table.num_rows:
         encoded = encoded.take(selected)
-    if client is None:
-        _check_whole(encoded, recipe, names)
     content = Codes(
         encoded["row_id"].to_numpy(),
         encoded["label"].to_numpy(),
         {name: encoded[name].to_numpy() for name in recipe.schema.sensitive},
     )
+    names, codes = _partition(table, selected, content, recipe, client)
+    if client is None:
+        _check_whole(encoded, recipe, names)
     assignment = Assignment.empty(encoded.num_rows)
     rules = _rules_of(names if client is None else parents or names, recipe)
     for name, members in zip(names, _members(codes, len(names)), strict=True):
         _decide(name, members, content.take(members), rules[name], recipe, assignment)
-    fold = _folds(recipe, names if client is None else parents or names)
+    fold = _folds(recipe, names if client is None else parents or names, assignment)
     return _gather(encoded, assignment, recipe, table.num_rows, fold)
 
 
-def known_clients(recipe: Recipe, parents: tuple[str, ...] = ()) -> tuple[str, ...]:
+def known_clients(recipe: Recipe, parents: tuple[str, ...] = ()) -> tuple[str, ...] | None:
     """Return the clients that a recipe may yield, sorted, without looking at rows.
 
-    ``parents`` are the natural clients of the source where the recipe does not list its clients.
+    ``parents`` are the natural clients of the source where it is read one by one. None means that
+    only the rows can tell.
     """
     if recipe.keep is not None:
         return tuple(sorted(recipe.keep))
-    if isinstance(recipe.partition, Iid):
-        width = len(str(recipe.partition.clients - 1))
-        parents = tuple(f"c{i:0{width}d}" for i in range(recipe.partition.clients))
-    if recipe.subdivide is not None:
-        pieces_of = range(recipe.subdivide.parts)
-        if len(parents) * len(pieces_of) > MOST:
-            raise RecipeError(
-                f"{recipe}: {len(parents):,} clients in {len(pieces_of):,} parts are more than "
-                f"{MOST:,} clients; use fewer."
-            )
-        return tuple(sorted(f"{parent}_{i}" for parent in parents for i in pieces_of))
-    return tuple(sorted(parents))
+    match recipe.partition:
+        case Natural():
+            names = parents
+        case Assigned(clients=clients):
+            names = clients
+        case _:
+            names = numbered(recipe.partition.clients)
+    if recipe.subdivide is None or not names:
+        return tuple(sorted(names)) or None
+    if recipe.subdivide.parts is None:
+        return None
+    pieces_of = range(recipe.subdivide.parts)
+    if len(names) * len(pieces_of) > MOST:
+        raise RecipeError(
+            f"{recipe}: {len(names):,} clients in {len(pieces_of):,} parts are more than "
+            f"{MOST:,} clients; use fewer."
+        )
+    return tuple(sorted(f"{name}_{i}" for name in names for i in pieces_of))
 
 
 def chosen_clients(
     recipe: Recipe, clients: Sequence[str], parents: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the wanted clients of a recipe: those named, or all that it may yield.
+    """Return the wanted clients of a recipe: those named, or all that are known.
 
     Raises
     ------
     RecipeError
-        If a named client is not one of the recipe's.
+        If a named client is known not to be one of the recipe's.
     """
     known = known_clients(recipe, parents)
-    unknown = sorted(set(clients) - set(known))
+    named = tuple(sorted(set(clients)))
+    if known is None:
+        return named
+    unknown = sorted(set(named) - set(known))
     if unknown:
         raise RecipeError(
             f"{recipe}: no client {', '.join(unknown)}; it has {len(known)}, {known[0]} to "
             f"{known[-1]}."
         )
-    return tuple(sorted(set(clients))) or known
+    return named or known
 
 
 def _partition(
-    table: pa.Table, selected: Rows, recipe: Recipe, client: str | None
+    table: pa.Table, selected: Rows, content: Codes, recipe: Recipe, client: str | None
 ) -> tuple[tuple[str, ...], NDArray[np.int32]]:
     """Return the clients, and the client of every selected row.
 
-    Natural clients are those of all rows, selected or not; others are dealt selected rows only.
+    What belongs to the source (a natural client, an assignment made elsewhere) is read off all
+    rows; other partitions deal selected rows only.
     """
-    if isinstance(recipe.partition, Natural):
-        if client is not None:
-            return (client,), np.zeros(len(selected), dtype=np.int32)
-        names, codes = assign(table, recipe.partition, seed=recipe.seed, scope=recipe.name)
-        return names, codes[selected]
-    if client is not None:
+    partition = recipe.partition
+    if client is not None and not isinstance(partition, Natural):
         raise RecipeError(
             f"{recipe}: rows of one natural client {client} came to a recipe whose partition is "
-            f"{type(recipe.partition).__name__}; use Natural."
+            f"{type(partition).__name__}; use Natural."
         )
-    rows = table.take(selected)
-    return assign(rows, recipe.partition, seed=recipe.seed, scope=recipe.name)
+    if client is not None:
+        return (client,), np.zeros(len(selected), dtype=np.int32)
+    if isinstance(partition, Natural | Assigned):
+        names, codes = assign(table, partition, seed=recipe.seed, scope=recipe.name)
+        return names, codes[selected]
+    by = partition.by if isinstance(partition, Dirichlet | Shards) else ()
+    rows = pa.table({"row_id": content.row_id})
+    strata = content.strata(by) if by else None
+    return assign(rows, partition, seed=recipe.seed, scope=recipe.name, strata=strata)
 
 
 def _check_whole(encoded: pa.Table, recipe: Recipe, parents: tuple[str, ...]) -> None:
@@ -238,12 +250,12 @@ def _check_whole(encoded: pa.Table, recipe: Recipe, parents: tuple[str, ...]) ->
     named = set(recipe.keep or ())
     if isinstance(recipe.split, ClientSplit):
         named |= set(recipe.split.test)
-    pieces_of = {str(i) for i in range(recipe.subdivide.parts)} if recipe.subdivide else set()
+    cut = recipe.subdivide
     foreign = [
         name
         for name in sorted(named)
         if recipe.parent(name) not in parents
-        or (pieces_of and name.rpartition("_")[2] not in pieces_of)
+        or (cut is not None and not cut.may_be(name.rpartition("_")[2]))
     ]
     unknown = sorted(grouped - set(parents)) + foreign
     if unknown:
@@ -276,7 +288,7 @@ def _selected(table: pa.Table, recipe: Recipe) -> Rows:
 def _members(codes: NDArray[np.int32], clients: int) -> Iterator[Rows]:
     """Yield the row positions of each client, ascending."""
     if clients == 1:
-        yield np.arange(len(codes))
+        yield np.flatnonzero(codes == 0)
         return
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[order], np.arange(clients + 1))
@@ -324,7 +336,7 @@ def _decide(
     injection = inject(name, content.attributes, content.label, rules, recipe, sampler)
     order = _order(name, injection, recipe)
     piece = _piece_codes(name, content, order, recipe)
-    clients = _kept(name, recipe)
+    clients = _kept(name, int(piece.max(initial=-1)) + 1, recipe)
     for code, client in clients.items():
         members = np.flatnonzero(piece == code)
         local = Injection(injection.rule[members], injection.flipped[members], ())
@@ -346,6 +358,11 @@ def _decide(
 
 
 def _check_left(client: str, injection: Injection, recipe: Recipe) -> None:
+    if len(injection.rule) == 0:
+        raise RecipeError(
+            f"{recipe}: client {client} has no rows; take it out of the recipe, or select and "
+            "partition so that every client has some."
+        )
     if (injection.rule >= 0).all():
         raise RecipeError(
             f"{recipe}: client {client} keeps none of its {len(injection.rule)} rows; lower its "
@@ -380,7 +397,7 @@ def _order(name: str, injection: Injection, recipe: Recipe) -> Rows:
 def _piece_codes(name: str, content: Codes, order: Rows, recipe: Recipe) -> NDArray[np.int32]:
     if recipe.subdivide is None:
         return np.zeros(len(content.label), dtype=np.int32)
-    parts = recipe.subdivide.parts
+    parts = recipe.subdivide.pieces(len(order))
     codes = np.full(len(content.label), -1, dtype=np.int32)
     codes[order] = pieces(len(order), parts, recipe.subdivide.cut)
     outside = np.ones(len(codes), dtype=np.bool_)
@@ -393,12 +410,12 @@ def _piece_codes(name: str, content: Codes, order: Rows, recipe: Recipe) -> NDAr
     return codes
 
 
-def _kept(name: str, recipe: Recipe) -> dict[int, str]:
+def _kept(name: str, parts: int, recipe: Recipe) -> dict[int, str]:
     """Return piece code and name of the clients that stay."""
     if recipe.subdivide is None:
         candidates = {0: name}
     else:
-        candidates = {i: f"{name}_{i}" for i in range(recipe.subdivide.parts)}
+        candidates = {i: f"{name}_{i}" for i in range(recipe.subdivide.parts or parts)}
     if recipe.keep is None:
         return candidates
     keep = set(recipe.keep)
@@ -521,9 +538,10 @@ def _rule_names(assignment: Assignment, recipe: Recipe, rows: Rows) -> pa.Array:
     return names.take(pa.array(positions))
 
 
-def _folds(recipe: Recipe, parents: tuple[str, ...]) -> dict[str, int]:
+def _folds(recipe: Recipe, parents: tuple[str, ...], assignment: Assignment) -> dict[str, int]:
     """Return the fold of every client, from the clients the recipe names, present or not."""
     if not isinstance(recipe.split, ClientSplit) or not recipe.split.folds:
         return {}
-    clients = {client: recipe.parent(client) for client in known_clients(recipe, parents)}
+    names = known_clients(recipe, parents) or assignment.names
+    clients = {client: recipe.parent(client) for client in sorted(names)}
     return folds(clients, recipe.split.folds, seed=recipe.seed, scope=recipe.name)

@@ -378,8 +378,8 @@ class ConfigWriter:
         name = self.client_names.get(client.parent, client.parent)
         if self.recipe.subdivide is None:
             return name
-        piece = int(client.name.rpartition("_")[2]) + 1
-        return f"{name}, part {piece} of {self.recipe.subdivide.parts}"
+        piece, parts = int(client.name.rpartition("_")[2]) + 1, self.recipe.subdivide.parts
+        return f"{name}, part {piece} of {parts}" if parts else f"{name}, part {piece}"
 
     def finish(self) -> ConfigFiles:
         """Close all files, write the client index and the recipe, and return what was written."""

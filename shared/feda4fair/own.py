@@ -1,0 +1,267 @@
+"""Federations of a user's own data: from any rows to a folder in Hub layout.
+
+The same corridor as the built-in datasets': rows, `federate_table`, and what `build` writes.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from feda4fair.build import finish
+from feda4fair.columns import Value
+from feda4fair.content import SourceFile
+from feda4fair.dataset import Dataset
+from feda4fair.errors import OutputError, RecipeError, SourceError
+from feda4fair.federation import Federation, Origin
+from feda4fair.manifest import Manifest
+from feda4fair.parquet import ConfigWriter
+from feda4fair.partition import Partition, Subdivide
+from feda4fair.recipe import ClientGroup, Recipe, RowSplit, Split
+from feda4fair.schema import Schema
+from feda4fair.staging import staging
+from feda4fair.steps import federate_table
+from feda4fair.tables import read_table, record
+
+__all__ = ["TableSource", "federate", "own_dataset", "read_prose", "write"]
+
+
+def federate(
+    data: Any,
+    *,
+    partition: Any = None,
+    groups: Sequence[ClientGroup] = (),
+    schema: Schema | None = None,
+    split: Split | None = None,
+    subdivide: Subdivide | None = None,
+    keep: Sequence[str] | None = None,
+    select: Mapping[str, Sequence[Value]] | None = None,
+    seed: int = 42,
+    dataset: str = "own",
+    name: str = "default",
+    description: str = "",
+    recipe: Recipe | None = None,
+    source_config: str | None = None,
+    source_split: str | None = None,
+) -> Federation:
+    """Make a federation with chosen partition and chosen bias from any data.
+
+    Parameters
+    ----------
+    data : pyarrow.Table, pandas.DataFrame, datasets.Dataset, path, or Hub id
+        See :func:`feda4fair.tables.read_table`; ``source_config`` and ``source_split`` choose
+        within a Hub dataset.
+    partition : Natural, Iid, Dirichlet, Shards, Assigned, or FromFlower
+        How rows become clients.
+    groups : sequence of ClientGroup
+        Which clients get which bias rules; see :mod:`feda4fair.scenarios` for ready ones.
+    schema : Schema, optional
+        Columns, label, favorable value and sensitive attributes; proposed by
+        :meth:`Schema.infer` if not given.
+    split : RowSplit or ClientSplit, optional
+        By default 70 / 10 / 20 of each client's rows.
+    subdivide : Subdivide, optional
+        Cut clients into smaller ones after injection.
+    keep : sequence of str, optional
+        Clients that stay.
+    select : mapping of str to values, optional
+        Rows whose column holds one of these values stay.
+    seed : int, default 42
+        Seed of every draw.
+    dataset, name : str
+        Names of the dataset and of this config.
+    description : str
+        One sentence for people.
+    recipe : Recipe, optional
+        All of these choices at once, in their place.
+
+    Returns
+    -------
+    Federation
+        Use it with :func:`feda4fair.measure` and :func:`feda4fair.write`.
+
+    Raises
+    ------
+    SourceError, SchemaError, RecipeError
+        If data, schema and recipe do not fit.
+
+    Examples
+    --------
+    >>> from feda4fair import BiasRule, ClientGroup, Dirichlet, federate
+    >>> rows = pa.table({"sex": ["f", "m"] * 100, "score": range(200), "label": [1, 0, 1, 1] * 50})
+    >>> rule = BiasRule(where={"sex": "f"}, drop=0.5)
+    >>> biased = ClientGroup(name="biased", clients=0.5, rules=(rule,))
+    >>> federate(rows, partition=Dirichlet(4, alpha=1.0), groups=[biased], seed=7)
+    Federation(own/default: 4 clients, 175 rows, 25 dropped)
+    """
+    table = read_table(data, config=source_config, split=source_split)
+    if recipe is None:
+        if partition is None:
+            raise RecipeError("federate: no partition is named; use for example Iid(10).")
+        recipe = Recipe(
+            dataset=dataset,
+            name=name,
+            schema=schema or Schema.infer(table),
+            partition=_plain_partition(partition, table),
+            groups=tuple(groups),
+            subdivide=subdivide,
+            keep=None if keep is None else tuple(keep),
+            select=tuple((column, tuple(values)) for column, values in (select or {}).items()),
+            split=split or RowSplit(),
+            seed=seed,
+            description=description,
+        )
+    federation = federate_table(table, recipe)
+    chosen = {"source-config": source_config, "source-split": source_split}
+    options = tuple((name, value) for name, value in chosen.items() if value is not None)
+    return replace(federation, origin=Origin(file=record(data, table), options=options))
+
+
+def _plain_partition(partition: Any, table: pa.Table) -> Partition:
+    """Return a partition as data; one that others make is kept as its assignment."""
+    made: Partition = partition.assigned(table) if hasattr(partition, "assigned") else partition
+    return made
+
+
+def own_dataset(recipes: Sequence[Recipe], prose: Mapping[str, Any] | None = None) -> Dataset:
+    """Return what the cards need to know about a user's own dataset.
+
+    Parameters
+    ----------
+    recipes : sequence of Recipe
+        Its configs, the default first; all of one dataset.
+    prose : mapping, optional
+        What no program can compute, with the keys of the built-in datasets' ``prose.toml``:
+        ``title``, ``license``, ``summary``, ``motivation``, ``citation`` and so on. What is not
+        there is listed as unanswered in the datasheet.
+    """
+    return Dataset(
+        name=recipes[0].dataset,
+        folder=None,
+        recipes=tuple(recipes),
+        open_source=TableSource,
+        own_prose=dict(prose or {}),
+    )
+
+
+def read_prose(path: Path | None) -> dict[str, Any]:
+    """Read texts for the card from a TOML file.
+
+    Raises
+    ------
+    SourceError
+        If it is not there or is no TOML.
+    """
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SourceError(f"{path}: cannot be read as TOML ({reason}); correct it.") from None
+
+
+def write(
+    federation: Federation,
+    out: str | os.PathLike[str],
+    *,
+    prose: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> Manifest:
+    """Write a federation as a folder in Hub layout, with card, datasheet and recipe.
+
+    Parameters
+    ----------
+    federation : Federation
+        As `federate` returned it.
+    out : path
+        Target folder; it appears complete or not at all.
+    prose : mapping, optional
+        What no program can compute; see :func:`own_dataset`.
+    overwrite : bool, default False
+        Replace an earlier build in ``out``.
+
+    Returns
+    -------
+    dict
+        The manifest.
+
+    Raises
+    ------
+    OutputError
+        If ``out`` holds something else or cannot be written, or the source is not recorded.
+    """
+    if federation.origin is None:
+        raise OutputError(
+            f"{federation.recipe}: the source of this federation is not recorded; make it with "
+            "feda4fair.federate."
+        )
+    with staging(Path(out), overwrite=overwrite) as folder:
+        with ConfigWriter(folder, federation.recipe, attach=_as_they_are) as writer:
+            writer.add(federation)
+            config = writer.finish()
+        dataset, origin = own_dataset([federation.recipe], prose), federation.origin
+        return finish(folder, dataset, [config], [origin.file], options=dict(origin.options))
+
+
+def _as_they_are(table: pa.Table) -> pa.Table:
+    return table
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSource:
+    """The rows of a user's own data as a source that `build` can read.
+
+    Parameters
+    ----------
+    data : path or Hub id
+        See :func:`feda4fair.tables.read_table`.
+    config, split : str, optional
+        Config and split of a Hub dataset.
+    """
+
+    data: str
+    config: str | None = None
+    split: str | None = None
+    parts: tuple[str, ...] = field(default=("all",), init=False)
+    natural: str = field(default="", init=False)
+    synthetic: bool = field(default=False, init=False)
+    notes: tuple[str, ...] = field(default=(), init=False)
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        return read_table(self.data, config=self.config, split=self.split)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was chosen within a Hub dataset."""
+        chosen = {"source-config": self.config, "source-split": self.split}
+        return {name: value for name, value in chosen.items() if value is not None}
+
+    def read(self, part: str = "all") -> pa.Table:
+        """Return all rows."""
+        del part
+        return self._table
+
+    def fit(self, recipe: Recipe) -> Recipe:
+        """Return the recipe as it is: `attach` adds no column."""
+        return recipe
+
+    def attach(self, table: pa.Table) -> pa.Table:
+        """Return the rows as they are: images are among them."""
+        return table
+
+    def files(self) -> tuple[SourceFile, ...]:
+        """Return the record of the rows."""
+        return (record(self.data, self._table),)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs to read the rows itself."""
+        return {"data": self.data, "config": self.config, "split": self.split}

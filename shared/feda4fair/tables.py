@@ -1,0 +1,219 @@
+"""Read rows from wherever a user has them: memory, a file, a folder, the Hub.
+
+Text stays text and images stay bytes; nothing that is read is unpickled or executed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pyarrow as pa
+
+from feda4fair.content import SourceFile, content_sha256
+from feda4fair.errors import SourceError
+
+if TYPE_CHECKING:
+    import datasets
+
+__all__ = ["read_table", "record"]
+
+_IMAGES: Final = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
+_JSON: Final = frozenset({".json", ".jsonl", ".ndjson"})
+_PACKED: Final = frozenset({".gz", ".bz2", ".zst"})
+
+
+def read_table(data: Any, *, config: str | None = None, split: str | None = None) -> pa.Table:
+    """Return rows as an Arrow table.
+
+    Parameters
+    ----------
+    data : pyarrow.Table, pandas.DataFrame, datasets.Dataset or DatasetDict, path, or str
+        A path names a Parquet, CSV or JSON (lines) file, a folder of Parquet files, or a folder
+        of images as the ``imagefolder`` loader takes it. Other text is the id of a Hub dataset.
+    config, split : str, optional
+        Config and split of a Hub dataset; split of a DatasetDict. Without a split all are read,
+        one after another.
+
+    Returns
+    -------
+    pyarrow.Table
+        Rows in source order, with the Hub's features in the metadata where there are any.
+
+    Raises
+    ------
+    SourceError
+        If the data is not there, cannot be read, or has no rows.
+    """
+    table = _read(data, config, split)
+    if table.num_rows == 0:
+        raise SourceError(f"{_name(data)}: no rows; name a source that has some.")
+    return table
+
+
+def record(data: Any, table: pa.Table) -> SourceFile:
+    """Return the record of what was read, for the manifest."""
+    return SourceFile(
+        name=_name(data),
+        part="all",
+        rows_read=table.num_rows,
+        rows_kept=table.num_rows,
+        content_sha256=content_sha256(table.replace_schema_metadata(None)),
+    )
+
+
+def _name(data: Any) -> str:
+    if not isinstance(data, str | os.PathLike):
+        return "table"
+    path = Path(data)
+    return path.resolve().name if path.exists() else str(data)
+
+
+def _read(data: Any, config: str | None, split: str | None) -> pa.Table:
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, str | os.PathLike):
+        path = Path(data).expanduser()
+        if path.exists():
+            return _read_path(path)
+        if isinstance(data, os.PathLike) or not _is_hub_id(data):
+            raise SourceError(f"{data}: no such file or folder, and no id of a Hub dataset.")
+        return _read_hub(data, config, split)
+    kind = f"{type(data).__module__.partition('.')[0]}.{type(data).__name__}"
+    match kind:
+        case "pandas.DataFrame":
+            return _from_pandas(data)
+        case "datasets.Dataset":
+            return _from_datasets([data])
+        case "datasets.DatasetDict":
+            return _from_datasets(_splits(data, split, "the DatasetDict"))
+        case "polars.DataFrame":
+            return cast(pa.Table, data.to_arrow())
+        case _:
+            raise SourceError(
+                f"data of type {kind} cannot be read; pass a path, a Hub id, a pandas or polars "
+                "frame, an Arrow table or a datasets.Dataset."
+            )
+
+
+def _from_pandas(frame: Any) -> pa.Table:
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise SourceError(
+            f"the frame does not fit Arrow ({reason}); give every column one type."
+        ) from None
+    return table.replace_schema_metadata(None)
+
+
+def _is_hub_id(text: str) -> bool:
+    parts = text.split("/")
+    data = {".parquet", ".csv", ".tsv", *_JSON, *_PACKED}
+    return (
+        len(parts) <= 2
+        and all(part.strip(".") for part in parts)
+        and Path(text).suffix.lower() not in data
+    )
+
+
+def _read_path(path: Path) -> pa.Table:
+    if path.is_dir():
+        return _read_folder(path)
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    kind = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in _PACKED else path.suffix.lower()
+    try:
+        if kind == ".parquet":
+            import pyarrow.parquet as pq
+
+            return pq.read_table(path, partitioning=None)
+        if kind in (".csv", ".tsv"):
+            return _read_csv(path, "\t" if kind == ".tsv" else ",")
+        if kind in _JSON:
+            return _read_json(path)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise SourceError(f"{path} cannot be read ({reason}); check the file.") from None
+    raise SourceError(
+        f"{path}: a file of type {path.suffix or 'none'}, expected .parquet, .csv, .tsv, .json or "
+        ".jsonl; convert it."
+    )
+
+
+def _read_csv(path: Path, delimiter: str) -> pa.Table:
+    from pyarrow import csv
+
+    options = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    return csv.read_csv(path, parse_options=options)
+
+
+def _read_json(path: Path) -> pa.Table:
+    from pyarrow import json as arrow_json
+
+    try:
+        return arrow_json.read_json(path)
+    except pa.ArrowInvalid as error:  # one array of objects instead of one object a line
+        try:
+            return pa.Table.from_pylist(json.loads(path.read_bytes()))
+        except (ValueError, AttributeError, TypeError, RecursionError):
+            raise error from None
+
+
+def _read_folder(path: Path) -> pa.Table:
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    parquet = [file for file in files if file.suffix == ".parquet"]
+    if parquet:
+        try:
+            return pa.concat_tables([_read_path(file) for file in parquet])
+        except pa.ArrowException as error:
+            reason = str(error).splitlines()[0]
+            raise SourceError(
+                f"{path}: its Parquet files do not fit together ({reason}); name one."
+            ) from None
+    if any(file.suffix.lower() in _IMAGES for file in files):
+        return _read_hub("imagefolder", None, None, data_dir=str(path))
+    raise SourceError(f"{path}: holds neither Parquet files nor images; name a file.")
+
+
+def _read_hub(name: str, config: str | None, split: str | None, **arguments: str) -> pa.Table:
+    """Load by the datasets library, which runs no code of a repository unless it is told to."""
+    import datasets
+
+    where = arguments.get("data_dir", name)
+    try:
+        loaded = datasets.load_dataset(name, config, **arguments)
+    except Exception as error:  # the library raises what its many readers raise
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise SourceError(
+            f"{where} cannot be loaded ({reason}); check name, config and network."
+        ) from None
+    return _from_datasets(_splits(loaded, split, where))
+
+
+def _splits(
+    loaded: Mapping[str, datasets.Dataset], split: str | None, where: str
+) -> list[datasets.Dataset]:
+    if split is None:
+        return list(loaded.values())
+    if split not in loaded:
+        raise SourceError(f"{where}: no split {split!r}; there are {', '.join(loaded)}.")
+    return [loaded[split]]
+
+
+def _from_datasets(parts: list[datasets.Dataset]) -> pa.Table:
+    """Return the rows of datasets one after another, images as bytes and not decoded."""
+    import datasets
+    from datasets.table import embed_table_storage
+
+    tables = []
+    for part in parts:
+        for name, feature in part.features.items():
+            if isinstance(feature, datasets.Image):
+                part = part.cast_column(name, datasets.Image(decode=False))
+        table = part.with_format("arrow")[:]
+        features = part.features.arrow_schema
+        tables.append(embed_table_storage(table.cast(features)))
+    return pa.concat_tables(tables, promote_options="default")

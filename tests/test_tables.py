@@ -1,0 +1,147 @@
+"""Rows from wherever a user has them: the same rows by every route, one sentence for bad input."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from feda4fair.errors import SourceError
+from feda4fair.tables import read_table, record
+
+pytestmark = pytest.mark.usefixtures("untouched_random")
+
+ROWS = pa.table({"text": ["a,\nb", "é", "c"], "sex": ["f", "m", "f"], "label": [1, 0, 1]})
+
+
+def written(folder: Path, name: str) -> Path:
+    """Write the rows as a file of the kind that the name tells."""
+    path = folder / name
+    match name.split(".", 1)[1]:
+        case "parquet":
+            pq.write_table(ROWS, path)
+        case "csv":
+            pa_csv.write_csv(ROWS, path)
+        case "csv.gz":
+            buffer = io.BytesIO()
+            pa_csv.write_csv(ROWS, buffer)
+            path.write_bytes(gzip.compress(buffer.getvalue()))
+        case "tsv":
+            ROWS.to_pandas().to_csv(path, sep="\t", index=False)
+        case "jsonl":
+            path.write_text("\n".join(json.dumps(row) for row in ROWS.to_pylist()), "utf-8")
+        case "json":
+            path.write_text(json.dumps(ROWS.to_pylist()), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", ["r.parquet", "r.csv", "r.csv.gz", "r.tsv", "r.jsonl", "r.json"])
+def test_files(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path, name)
+    table = read_table(path)
+    assert table.to_pylist() == ROWS.to_pylist()
+    assert record(str(path), table).name == name
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ROWS,
+        ROWS.to_pandas(),
+        pl.from_arrow(ROWS),
+        datasets.Dataset(ROWS),
+        datasets.DatasetDict({"train": datasets.Dataset(ROWS)}),
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_rows_in_memory(data: Any) -> None:
+    table = read_table(data)
+    assert table.to_pylist() == ROWS.to_pylist()
+    assert record(data, table).name == "table"
+
+
+def test_a_frame_with_an_index_gives_no_index_column() -> None:
+    frame = ROWS.to_pandas().set_index(pd.Index([7, 8, 9], name="person"))
+    assert read_table(frame).column_names == ROWS.column_names
+
+
+def test_a_folder_of_parquet_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
+    pq.write_table(ROWS.slice(1), tmp_path / "b.parquet")
+    pq.write_table(ROWS.slice(0, 1), tmp_path / "a.parquet")
+    assert read_table(tmp_path).to_pylist() == ROWS.to_pylist()
+
+
+def test_a_folder_of_images_gives_their_bytes(tmp_path: Path) -> None:
+    contents = {}
+    for color, name in (("red", "x.jpg"), ("blue", "y.jpg")):
+        path = tmp_path / "train" / name
+        path.parent.mkdir(exist_ok=True)
+        Image.new("RGB", (8, 8), color).save(path)
+        contents[name] = path.read_bytes()
+    lines = [{"file_name": name, "sex": "f", "label": 1} for name in contents]
+    text = "\n".join(json.dumps(line) for line in lines)
+    (tmp_path / "train" / "metadata.jsonl").write_text(text, "utf-8")
+    table = read_table(tmp_path)
+    assert [row["bytes"] for row in table["image"].to_pylist()] == list(contents.values())
+    assert table["sex"].to_pylist() == ["f", "f"]
+    (tmp_path / "train" / "x.jpg").unlink()
+    assert table["image"][0].as_py()["bytes"] == contents["x.jpg"]
+
+
+def test_all_splits_or_one(tmp_path: Path) -> None:
+    parts = datasets.DatasetDict(
+        {"train": datasets.Dataset(ROWS), "test": datasets.Dataset(ROWS.slice(0, 1))}
+    )
+    assert read_table(parts).num_rows == 4
+    assert read_table(parts, split="test").num_rows == 1
+    with pytest.raises(SourceError, match="no split 'valid'; there are train, test"):
+        read_table(parts, split="valid")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (Path("nowhere.csv"), "no such file or folder"),
+        ("a/b/c", "no such file or folder"),
+        ([1, 2], "data of type builtins.list cannot be read"),
+        (ROWS.slice(0, 0), "no rows"),
+        (pd.DataFrame({"x": [1, "a"]}), "give every column one type"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_a_sentence(data: Any, words: str) -> None:
+    with pytest.raises(SourceError, match=words) as caught:
+        read_table(data)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("r.parquet", b"PAR1nonsense", "cannot be read"),
+        ("r.csv", b"a,b\n1\n2,3,4\n", "cannot be read"),
+        ("r.json", b"{", "cannot be read"),
+        ("r.pkl", b"\x80", "expected .parquet, .csv"),
+    ],
+)
+def test_bad_files_are_sentences(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SourceError, match=words) as caught:
+        read_table(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_empty_folder_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="neither Parquet files nor images"):
+        read_table(tmp_path)
