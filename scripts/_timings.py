@@ -120,6 +120,49 @@ def inject(rows: int, rounds: int) -> None:
         raise SystemExit("inject: the results differ")
 
 
+def partition(kind: str, clients: int, rows: int, rounds: int) -> None:
+    """Time the partition of a table and its first client, ours and flwr-datasets'."""
+    import datasets
+    import pyarrow as pa
+    from flwr_datasets.partitioner import DirichletPartitioner, NaturalIdPartitioner
+
+    from feda4fair import Dirichlet, Natural
+    from feda4fair.assign import assign
+
+    datasets.disable_progress_bars()
+    state = np.random.RandomState(0)
+    columns = {f"x{i}": state.randint(0, 100, rows).astype("int16") for i in range(10)}
+    label = state.randint(0, 2, rows)
+    names = np.array([f"c{i:03d}" for i in range(clients)])[state.randint(0, clients, rows)]
+    table = pa.table(
+        {**columns, "row": np.arange(rows), "client": pa.array(names), "label": label}
+    )
+    results: dict[str, list[int]] = {}
+
+    def ours(_: int) -> None:
+        chosen = Natural("client") if kind == "natural" else Dirichlet(clients, alpha=0.5)
+        _, codes = assign(table, chosen, seed=7, scope="bench", strata=label)
+        first = table.take(pa.array(np.flatnonzero(codes == 0)))
+        results["ours"] = first["row"].to_pylist()
+
+    def theirs(_: int) -> None:
+        partitioner = (
+            NaturalIdPartitioner("client")
+            if kind == "natural"
+            else DirichletPartitioner(
+                clients, partition_by="label", alpha=0.5, min_partition_size=1, seed=7
+            )
+        )
+        partitioner.dataset = datasets.Dataset(table)
+        results["theirs"] = sorted(partitioner.load_partition(0)["row"])
+
+    in_turn(ours, theirs, rounds)
+    if kind == "natural" and results["ours"] != results["theirs"]:
+        raise SystemExit("partition: the first clients differ")
+    if not all(results.values()):
+        raise SystemExit("partition: a first client is empty")
+
+
 def fairness(clients: int, rows: int, rounds: int) -> None:
     """Time DD and EOD of all clients from one cube, and with MetricFrame per client."""
     from fairlearn.metrics import (
@@ -227,6 +270,8 @@ def main() -> None:
             rebuild(Path(source), Path(out), states, int(year))
         case ["inject", rows, rounds]:
             inject(int(rows), int(rounds))
+        case ["partition", kind, clients, rows, rounds]:
+            partition(kind, int(clients), int(rows), int(rounds))
         case ["fairness", clients, rows, rounds]:
             fairness(int(clients), int(rows), int(rounds))
         case ["images", count, rounds]:

@@ -152,6 +152,15 @@ def timings(bench: Bench, *, quick: bool) -> list[Timing]:
             ("rebuild", *where),
         ),
         Timing("inject, 51 clients", "pandas per client", "30x", ("inject", rows, rounds)),
+        *(
+            Timing(
+                f"partition {many} clients ({kind}), {int(rows):,} rows, first client",
+                f"flwr-datasets, {kind}",
+                "50x",
+                ("partition", kind, many, rows, "1"),
+            )
+            for kind in ("natural", "dirichlet")
+        ),
         Timing(f"DD and EOD, {many} clients", per_client, "500x", ("fairness", many, *small)),
         Timing(
             "package JPEGs of CelebA's size", "decode, encode again", "8x", ("images", *pictures)

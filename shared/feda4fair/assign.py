@@ -216,7 +216,10 @@ def _shares(rows: int, weights: Floats) -> Ints:
 def _levels(strata: Ints | None) -> Ints:
     """Return each row's level: those that occur, numbered from 0 in order of their codes."""
     assert strata is not None, "a partition by levels needs strata"
-    levels: Ints = np.unique(strata, return_inverse=True)[1]
+    if strata.max(initial=0) > MOST_CELLS:
+        sorted_levels: Ints = np.unique(strata, return_inverse=True)[1]
+        return sorted_levels
+    levels: Ints = (np.cumsum(np.bincount(strata) > 0) - 1)[strata]
     return levels
 
 

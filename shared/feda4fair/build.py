@@ -146,19 +146,25 @@ def federations(
         If a client is not one of the recipe's.
     """
     for part in parts_of(recipe, source, clients) if parts is None else parts:
-        federation = _federate(recipe, source, part, source.read(part))
-        yield federation.only(clients) if clients else federation
+        yield _federate(recipe, source, part, source.read(part), clients)
 
 
-def _federate(recipe: Recipe, source: Source, part: str, table: pa.Table) -> Federation:
-    if not source.natural:
-        return federate_table(table, recipe)
-    return federate_table(table, recipe, client=part, parents=source.parts)
+def _federate(
+    recipe: Recipe, source: Source, part: str, table: pa.Table, clients: Sequence[str]
+) -> Federation:
+    """Federate one part and keep the wanted clients; all rows together can tell who is none."""
+    if source.natural:
+        federation = federate_table(table, recipe, client=part, parents=source.parts)
+    else:
+        federation = federate_table(table, recipe)
+        for name in clients:
+            federation.find(name)
+    return federation.only(clients) if clients else federation
 
 
 def parts_of(recipe: Recipe, source: Source, clients: Sequence[str]) -> tuple[str, ...]:
     """Return the parts of the source that hold the recipe's clients."""
-    wanted = chosen_clients(recipe, clients, source.parts)
+    wanted = chosen_clients(recipe, clients, source.parts if source.natural else ())
     if not source.natural:
         return source.parts
     parents = {recipe.parent(client) for client in wanted}
@@ -268,9 +274,7 @@ def _make(
     for writer in writers:
         if part not in parts_of(writer.recipe, task.source, task.clients):
             continue
-        federation = _federate(writer.recipe, task.source, part, table)
-        if task.clients:
-            federation = federation.only(task.clients)
+        federation = _federate(writer.recipe, task.source, part, table, task.clients)
         encoder.submit(writer.add, federation)
 
 

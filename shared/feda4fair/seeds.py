@@ -58,7 +58,29 @@ def uniforms(seed: int, *names: str | int, size: int) -> NDArray[np.float64]:
 
 def permutation(seed: int, *names: str | int, size: int) -> NDArray[np.int64]:
     """Return a random order of ``range(size)``: the stable rank order of raw bits."""
-    return np.argsort(raw_bits(seed, *names, size=size), kind="stable")
+    return _stable_order(raw_bits(seed, *names, size=size))
+
+
+def _stable_order(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return ``argsort(bits, kind="stable")`` of random bits, several times as fast.
+
+    Each number is sorted with its own position in place of its low bits; the few that agree in
+    what is left of them are ordered by all their bits afterwards.
+    """
+    if len(bits) < 2:
+        return np.arange(len(bits))
+    width = np.uint64((len(bits) - 1).bit_length())
+    low = (np.uint64(1) << width) - np.uint64(1)
+    packed = (bits & ~low) | np.arange(len(bits), dtype=np.uint64)
+    packed.sort()
+    order = (packed & low).astype(np.int64)
+    packed >>= width
+    tied = np.concatenate(([False], packed[1:] == packed[:-1], [False]))
+    starts, stops = np.flatnonzero(~tied[:-1] & tied[1:]), np.flatnonzero(tied[:-1] & ~tied[1:])
+    for start, stop in zip(starts, stops + 1, strict=True):
+        run = order[start:stop]
+        order[start:stop] = run[np.argsort(bits[run], kind="stable")]
+    return order
 
 
 def choice(seed: int, *names: str | int, size: int, count: int) -> NDArray[np.int64]:

@@ -154,11 +154,11 @@ def federate_table(
     return _gather(encoded, assignment, recipe, table.num_rows, fold)
 
 
-def known_clients(recipe: Recipe, parents: tuple[str, ...] = ()) -> tuple[str, ...] | None:
+def known_clients(recipe: Recipe, parents: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the clients that a recipe may yield, sorted, without looking at rows.
 
-    ``parents`` are the natural clients of the source where it is read one by one. None means that
-    only the rows can tell.
+    ``parents`` are the natural clients of the source where it is read one by one. An empty tuple
+    means that only the rows can tell.
     """
     if recipe.keep is not None:
         return tuple(sorted(recipe.keep))
@@ -170,9 +170,9 @@ def known_clients(recipe: Recipe, parents: tuple[str, ...] = ()) -> tuple[str, .
         case _:
             names = numbered(recipe.partition.clients)
     if recipe.subdivide is None or not names:
-        return tuple(sorted(names)) or None
+        return tuple(sorted(names))
     if recipe.subdivide.parts is None:
-        return None
+        return ()
     pieces_of = range(recipe.subdivide.parts)
     if len(names) * len(pieces_of) > MOST:
         raise RecipeError(
@@ -194,7 +194,7 @@ def chosen_clients(
     """
     known = known_clients(recipe, parents)
     named = tuple(sorted(set(clients)))
-    if known is None:
+    if not known:
         return named
     unknown = sorted(set(named) - set(known))
     if unknown:
