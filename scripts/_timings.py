@@ -141,7 +141,7 @@ def partition(kind: str, clients: int, rows: int, rounds: int) -> None:
 
     def ours(_: int) -> None:
         chosen = Natural("client") if kind == "natural" else Dirichlet(clients, alpha=0.5)
-        _, codes = assign(table, chosen, seed=7, scope="bench", strata=label)
+        codes = assign(table, chosen, seed=7, scope="bench", strata=label)[1]
         first = table.take(pa.array(np.flatnonzero(codes == 0)))
         results["ours"] = first["row"].to_pylist()
 
