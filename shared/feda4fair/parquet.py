@@ -151,6 +151,22 @@ def write_parquet(table: pa.Table, path: Path) -> None:
         writer.write_table(table, row_group_size=max(1, table.num_rows))
 
 
+def _content_bytes(table: pa.Table) -> int:
+    """Return the bytes of a table's values, however its rows lie in memory.
+
+    ``nbytes`` counts the bits before a slice, so it would make files depend on who cut it.
+    """
+    return sum(_column_bytes(column) for column in table.columns)
+
+
+def _column_bytes(column: pa.ChunkedArray) -> int:
+    if pa.types.is_struct(column.type):
+        return sum(_column_bytes(pc.struct_field(column, field.name)) for field in column.type)
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        return 4 * len(column) + (pc.sum(pc.binary_length(column)).as_py() or 0)
+    return (len(column) * int(column.type.bit_width) + 7) // 8
+
+
 @dataclass(slots=True)
 class _Shards:
     """The shard files of one split, written one after another."""
@@ -167,7 +183,7 @@ class _Shards:
 
     def write(self, table: pa.Table) -> tuple[int, int]:
         """Write one client; return its shard and its first row group."""
-        size_in_memory = table.nbytes
+        size_in_memory = _content_bytes(table)
         if self.writer is None or self.filled + size_in_memory > SHARD_BYTES:
             self.close()
             self.paths.append(self.folder / f"{self.split}-{len(self.paths):05d}.parquet")
@@ -381,6 +397,11 @@ class ConfigWriter:
         piece, parts = int(client.name.rpartition("_")[2]) + 1, self.recipe.subdivide.parts
         return f"{name}, part {piece} of {parts}" if parts else f"{name}, part {piece}"
 
+    def leave_out(self, rows: int) -> None:
+        """Count rows of the source that came to no part."""
+        self.source_rows += rows
+        self.left_out += rows
+
     def finish(self) -> ConfigFiles:
         """Close all files, write the client index and the recipe, and return what was written."""
         splits: dict[str, dict[str, Any]] = {}
@@ -419,7 +440,7 @@ class ConfigWriter:
             left_out=self.left_out,
             content_sha256=self.digest.hexdigest(),
             dropped_sha256=self.removed_digest.hexdigest(),
-            ledger=tuple(self.ledger),
+            ledger=tuple(sorted(self.ledger, key=lambda entry: entry.client)),
             empty_cells=tuple(self.empty_cells),
         )
 
