@@ -47,8 +47,8 @@ LAYERS = [
     *("write", "manifest", "facts", "phrases", "answers", "datasheet", "croissant", "card"),
     *("build", "builder", "readback"),
     *("release", "remote", "preflight", "changes", "hub", "verify"),
-    *("heldout", "harm", "scorecard", "score", "evaluate", "calibrate"),
-    *("flower", "fl"),
+    *("heldout", "harm", "scorecard", "score", "evaluate", "closedform", "search", "calibrate"),
+    *("export", "flower", "fl"),
 ]
 
 # The only modules of the library that may import what an extra brings.

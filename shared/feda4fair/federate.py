@@ -41,7 +41,7 @@ from feda4fair.recipe import (
 from feda4fair.schema import encode
 from feda4fair.split import SPLITS, folds, released_split, scatter_split, split_rows
 
-__all__ = ["chosen_clients", "federate_table", "known_clients"]
+__all__ = ["chosen_clients", "federate_table", "known_clients", "rules_of"]
 
 Rows = NDArray[np.int64]
 
@@ -149,7 +149,7 @@ def federate_table(
         {name: encoded[name].to_numpy() for name in recipe.schema.sensitive},
     )
     assignment = Assignment.empty(encoded.num_rows)
-    rules = _rules_of(names if client is None else parents or names, recipe)
+    rules = rules_of(names if client is None else parents or names, recipe)
     for name, members in zip(names, _members(codes, len(names)), strict=True):
         _decide(name, members, content.take(members), rules[name], recipe, assignment)
     fold = _folds(recipe, names if client is None else parents or names)
@@ -284,7 +284,7 @@ def _members(codes: NDArray[np.int32], clients: int) -> Iterator[Rows]:
         yield order[start:stop]
 
 
-def _rules_of(names: tuple[str, ...], recipe: Recipe) -> dict[str, tuple[BiasRule, ...]]:
+def rules_of(names: tuple[str, ...], recipe: Recipe) -> dict[str, tuple[BiasRule, ...]]:
     """Return the rules of every client; shares are taken in client order."""
     rules: dict[str, tuple[BiasRule, ...]] = dict.fromkeys(names, ())
     taken = 0.0
