@@ -28,7 +28,7 @@ from feda4fair.errors import MeasureError, RecipeError
 from feda4fair.evaluate import Model
 from feda4fair.federate import federate_table, rules_of
 from feda4fair.federation import Federation
-from feda4fair.measurement import count_labels
+from feda4fair.measurement import contenders, count_labels
 from feda4fair.ownsplit import OWN_SPLIT
 from feda4fair.rates import Against
 from feda4fair.recipe import ClientGroup, Recipe, RowSplit
@@ -64,8 +64,9 @@ class Calibration:
 
     def __str__(self) -> str:
         """Return the table and the notes for a terminal."""
-        shown = self.table.to_string(index=False, float_format="{:.3f}".format, na_rep="-")
-        return "\n".join([shown, *self.notes])
+        table = self.table
+        shown = table.to_string(index=False, float_format="{:.3f}".format, na_rep="-")
+        return "\n".join([shown] * (len(table) > 0) + [*self.notes])
 
 
 def calibrate(
@@ -202,7 +203,14 @@ def calibrate_labels(
     for client, where in groups.items():
         try:
             plan = plan_labels(
-                labels, client, where, gap=gap, by=by, beside=beside, against=against
+                labels,
+                client,
+                where,
+                gap=gap,
+                by=by,
+                beside=beside,
+                against=against,
+                compare=contenders(recipe),
             )
         except MeasureError as error:
             notes.append(str(error))

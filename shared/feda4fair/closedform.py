@@ -75,6 +75,8 @@ class LabelPlan:
         below the highest other rate (pairs).
     shifts : tuple of Shift
         Every value of the ruled attribute (or intersection), then of the others.
+    compare : tuple of str
+        Attributes that compete for the largest disparity; empty means all.
     """
 
     client: str
@@ -88,12 +90,17 @@ class LabelPlan:
     before: float
     gap: float
     shifts: tuple[Shift, ...]
+    compare: tuple[str, ...] = ()
 
     @property
     def dominant(self) -> Shift:
-        """The value with the largest disparity after the rule, the first one on a tie."""
-        sizes = [_size(shift.after, self.against) for shift in self.shifts]
-        return self.shifts[int(np.argmax(sizes))]
+        """The value with the largest disparity after the rule, a disadvantaged one on a tie."""
+        ruled = self.shifts[0].attribute
+        among = {*self.compare, ruled} if self.compare else {s.attribute for s in self.shifts}
+        return max(
+            (shift for shift in self.shifts if shift.attribute in among),
+            key=lambda shift: (round(_size(shift.after, self.against), 12), -shift.after),
+        )
 
     @property
     def note(self) -> str:
@@ -101,9 +108,9 @@ class LabelPlan:
         found = self.dominant
         if _size(found.after, self.against) <= self.gap + SLACK:
             return ""
-        expected = "" if found.exact else "expected "
+        sure = "a gap" if found.exact else "an expected gap"
         return (
-            f"{self.client}: {found.attribute}={found.value} dominates with an {expected}gap of "
+            f"{self.client}: {found.attribute}={found.value} dominates with {sure} of "
             f"{found.after:+.3f}, larger than the {-self.gap:+.3f} of {self.rule.name}."
         )
 
@@ -117,6 +124,7 @@ def plan_labels(
     by: By = "drop",
     beside: float = 0.0,
     against: Against = "rest",
+    compare: Sequence[str] = (),
 ) -> LabelPlan:
     """Return the weakest rule that gives a group at least a wanted label gap.
 
@@ -132,10 +140,13 @@ def plan_labels(
     by : {"drop", "flip"}
         What is solved for.
     beside : float in [0, 1], default 0
-        Rate of the other operation, held. Drops come first, flips act on the survivors.
+        Rate of the other operation, held within one row. Drops come first, flips act on the
+        survivors.
     against : {"rest", "pairs"}
         Below the rate of all other rows, or below the highest rate of another value. With pairs
         the gap is the disparity itself.
+    compare : sequence of str, optional
+        Attributes that compete for the largest disparity; all by default.
 
     Returns
     -------
@@ -166,20 +177,8 @@ def plan_labels(
         )
     group = _Group.of(labels.select([client]), where)
     base, least = group.base(against)
-    counts = _solve(group, base - gap, by, beside)
-    rate = group.rate(*counts)
-    lowest, highest = _reach(group, by, beside, base, least)
-    if not lowest - SLACK <= gap <= highest + SLACK or base - rate < gap - SLACK:
-        raise MeasureError(
-            f"{client}: {group.name} cannot be given a label gap ({against}) of {gap:.3f} by "
-            f"{by}{f' beside {beside}' if beside else ''}, "
-            + (
-                f"only one from {lowest:.3f} to {highest:.3f}."
-                if lowest <= highest
-                else "nor any other."
-            )
-        )
-    dropped, flipped = counts
+    _check_reach(group, base, least, gap, by, beside)
+    dropped, flipped = _solve(group, base - gap, by, beside)
     return LabelPlan(
         client=client,
         rule=BiasRule(
@@ -194,8 +193,9 @@ def plan_labels(
         against=against,
         wanted=gap,
         before=base - group.rate(0, 0),
-        gap=base - rate,
+        gap=base - group.rate(dropped, flipped),
         shifts=_shifts(labels.select([client]), group, dropped, flipped, against),
+        compare=tuple(compare),
     )
 
 
@@ -206,8 +206,8 @@ def short_rate(count: int, size: int) -> float:
 
     Examples
     --------
-    >>> int(49 * (7 / 49)), int(22 * (15 / 22)), short_rate(15, 22)
-    (7, 15, 0.7)
+    >>> int(22 * (15 / 22)), short_rate(15, 22)
+    (14, 0.7)
     """
     if count in (0, size):
         return float(count > 0)
@@ -223,6 +223,7 @@ def short_rate(count: int, size: int) -> float:
 class _Group:
     """The ruled group: its cells in the joint counts, and its attribute with all values."""
 
+    client: str
     attribute: Attribute
     value: int
     names: tuple[str, ...]
@@ -247,6 +248,7 @@ class _Group:
             size *= len(axis.values)
         counts = part.counts[0, :, :, 0]
         group = cls(
+            labels.clients[0],
             attribute,
             place,
             names,
@@ -257,7 +259,7 @@ class _Group:
         if not group.rows or group.rows == group.support.sum():
             missing = "other row" if group.rows else "row of this group"
             raise MeasureError(
-                f"{labels.clients[0]}: {group.name} has no gap, since the client has no {missing}."
+                f"{group.client}, {group.name}: no gap can be had, since there is no {missing}."
             )
         return group
 
@@ -274,8 +276,7 @@ class _Group:
         return int(self.favorable[self.value])
 
     def rate(self, dropped: int, flipped: int) -> float:
-        left = self.rows - dropped
-        return (self.positives - dropped - flipped) / left if left else math.nan
+        return (self.positives - dropped - flipped) / (self.rows - dropped)
 
     def base(self, against: Against) -> tuple[float, float]:
         """Return the rate to lie below, and the smallest gap that is the one meant."""
@@ -288,7 +289,10 @@ class _Group:
 
 
 def _solve(group: _Group, target: float, by: By, beside: float) -> tuple[int, int]:
-    """Return drops and flips of the weakest rule that leaves at most the target rate."""
+    """Return drops and flips of the weakest rule that leaves at most the target rate.
+
+    A flip rate beside drops is held within one row, since its own rounding moves the gap too.
+    """
     rows, positives = group.rows, group.positives
     if by == "flip":
         dropped = int(positives * beside)
@@ -297,28 +301,50 @@ def _solve(group: _Group, target: float, by: By, beside: float) -> tuple[int, in
     else:
         left = 1 - beside - target
         exact = (positives * (1 - beside) - target * rows) / left if left > 0 else 0.0
-        tried = [(k, int((positives - k) * beside)) for k in _around(exact, positives)]
+        tried = [
+            (k, f)
+            for k in _around(exact, min(positives, rows - 1))
+            for f in {int((positives - k) * beside), math.ceil((positives - k) * beside)}
+        ]
     fit = [counts for counts in tried if group.rate(*counts) <= target + SLACK]
-    return max(fit or tried, key=lambda counts: group.rate(*counts))
+    return max(fit, key=lambda counts: (group.rate(*counts), counts))
 
 
 def _around(exact: float, most: int) -> range:
-    """Return the whole numbers about a count; beside a flip rate its rounding moves the best."""
+    """Return the whole numbers about a count that is cut to 0 and the most there can be."""
     near = min(max(exact, 0.0), float(most))
-    return range(max(0, math.floor(near) - 2), min(most, math.ceil(near) + 2) + 1)
+    return range(max(0, math.floor(near) - 1), min(most, math.ceil(near) + 1) + 1)
 
 
-def _reach(group: _Group, by: By, beside: float, base: float, least: float) -> tuple[float, float]:
-    """Return the smallest and the largest gap that some counts give."""
+def _check_reach(
+    group: _Group, base: float, least: float, gap: float, by: By, beside: float
+) -> None:
+    """Refuse a gap that no counts give, and tell which ones there are."""
     positives = group.positives
     if by == "flip":
         dropped = int(positives * beside)
-        ends = [group.rate(dropped, f) for f in (0, positives - dropped)]
+        weak, strong = (dropped, 0), (dropped, positives - dropped)
     else:
-        ends = [group.rate(k, int((positives - k) * beside)) for k in (0, positives)]
-        if group.rows == positives:
-            ends[1] = group.rate(positives - 1, int(beside))
-    return max(base - ends[0], least), base - ends[1]
+        most = min(positives, group.rows - 1)
+        weak, strong = ((k, int((positives - k) * beside)) for k in (0, most))
+    lowest, highest = base - group.rate(*weak), base - group.rate(*strong)
+    beside_it = f" beside a {'drop' if by == 'flip' else 'flip'} rate of {beside:g}"
+    how = f"{by}{beside_it if beside else ''}"
+    if gap > highest + SLACK:
+        raise MeasureError(
+            f"{group.client}, {group.name}: a label gap of {gap:.3f} is out of reach, {how} gives "
+            f"{max(highest, 0.0):.3f} at most."
+        )
+    if gap < lowest - SLACK:
+        raise MeasureError(
+            f"{group.client}, {group.name}: a label gap of {gap:.3f} is out of reach, {how} gives "
+            f"{lowest:.3f} at least, since bias is only added."
+        )
+    if gap < least - SLACK:
+        raise MeasureError(
+            f"{group.client}, {group.name}: a label gap of {gap:.3f} is not the disparity of "
+            f"{group.attribute.name}, since other values lie {least:.3f} apart; ask for more."
+        )
 
 
 def _cells(labels: Cube, where: Where) -> Bools:
