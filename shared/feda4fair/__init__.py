@@ -33,12 +33,20 @@ from feda4fair.schema import Coding, Column, Label, Schema
 
 if TYPE_CHECKING:
     from feda4fair.client import load_client
+    from feda4fair.export import to_csv, to_datasets, to_pandas
     from feda4fair.measurement import measure
     from feda4fair.report import FairnessReport
 
 __version__ = "0.1.0"
 
-LATER = {"FairnessReport": "report", "load_client": "client", "measure": "measurement"}
+LATER = {
+    "FairnessReport": "report",
+    "load_client": "client",
+    "measure": "measurement",
+    "to_csv": "export",
+    "to_datasets": "export",
+    "to_pandas": "export",
+}
 """Names whose modules load slowly (pandas, scipy) and are imported when they are asked for."""
 
 __all__ = [
@@ -64,6 +72,9 @@ __all__ = [
     "federate_table",
     "load_client",
     "measure",
+    "to_csv",
+    "to_datasets",
+    "to_pandas",
 ]
 
 
