@@ -47,8 +47,8 @@ LAYERS = [
     *("parquet", "manifest", "facts", "phrases", "answers", "datasheet", "croissant", "card"),
     *("staging", "engine", "build", "own", "builder", "readback"),
     *("release", "remote", "preflight", "changes", "hub", "verify"),
-    *("heldout", "harm", "scorecard", "score", "evaluate", "calibrate"),
-    *("flower", "fl"),
+    *("heldout", "harm", "scorecard", "score", "evaluate", "closedform", "search", "calibrate"),
+    *("export", "flower", "fl"),
 ]
 
 # The only modules of the library that may import what an extra brings.

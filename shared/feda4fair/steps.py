@@ -46,6 +46,7 @@ __all__ = [
     "federate_dealt",
     "federate_table",
     "known_clients",
+    "rules_of",
     "selected_rows",
 ]
 
@@ -194,7 +195,7 @@ def federate_dealt(
     """
     content = Codes.of(encoded, recipe)
     assignment = Assignment.empty(encoded.num_rows)
-    rules = _rules_of(everyone, recipe)
+    rules = rules_of(everyone, recipe)
     for name, members in zip(names, _members(codes, len(names)), strict=True):
         _decide(name, members, content.take(members), rules[name], recipe, assignment)
     fold = _folds(recipe, everyone, assignment)
@@ -366,7 +367,7 @@ def _members(codes: NDArray[np.int32], clients: int) -> Iterator[Rows]:
         yield order[start:stop]
 
 
-def _rules_of(names: tuple[str, ...], recipe: Recipe) -> dict[str, tuple[BiasRule, ...]]:
+def rules_of(names: tuple[str, ...], recipe: Recipe) -> dict[str, tuple[BiasRule, ...]]:
     """Return the rules of every client; shares are taken in client order."""
     rules: dict[str, tuple[BiasRule, ...]] = dict.fromkeys(names, ())
     taken = 0.0

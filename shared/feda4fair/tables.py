@@ -14,7 +14,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import fsspec
 import pyarrow as pa
 
 from feda4fair.content import SourceFile
@@ -176,6 +175,8 @@ class ParquetRows:
         try:
             if not is_url(file):
                 return pq.ParquetFile(file, memory_map=True)
+            import fsspec
+
             system, path = fsspec.url_to_fs(file)
             return pq.ParquetFile(system.open(path))
         except (pa.ArrowException, OSError, ValueError, ImportError) as error:
@@ -185,6 +186,8 @@ class ParquetRows:
 
 def _remote_parquet(url: str) -> tuple[str, ...]:
     """Return the Parquet files that a URL names: itself, or those below it."""
+    import fsspec
+
     try:
         system, path = fsspec.url_to_fs(url)
         if path.endswith(".parquet"):
