@@ -7,6 +7,7 @@ order of the parts, a bounded number ahead; so the bytes that are written do not
 from __future__ import annotations
 
 import os
+import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -200,8 +201,10 @@ def _start_ray(workers: int) -> None:
     import ray
 
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    address = os.environ.get("RAY_ADDRESS", "")
     try:
-        if os.environ.get("RAY_ADDRESS"):
+        if address:
+            _knock(address)
             ray.init(**quiet)
         else:
             ray.init(num_cpus=workers, include_dashboard=False, **quiet)
@@ -210,6 +213,13 @@ def _start_ray(workers: int) -> None:
         raise OutputError(
             f"--engine ray: the cluster cannot be reached ({reason}); check RAY_ADDRESS."
         ) from None
+
+
+def _knock(address: str) -> None:
+    """Find out within seconds whether anyone listens, where Ray would wait for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
 
 
 def _job(steps: Any, part: Any, content: Any, near: bool) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -96,7 +97,25 @@ def _content_bytes(table: pa.Table) -> int:
 
     ``nbytes`` counts the bits before a slice, so it would make files depend on who cut it.
     """
-    return sum(_column_bytes(column) for column in table.columns)
+    rows = table.num_rows
+    fixed, bits, variable = _widths(table.schema)
+    size: int = rows * fixed + bits * ((rows + 7) // 8)
+    return size + sum(_column_bytes(table[name]) for name in variable)
+
+
+@cache
+def _widths(schema: pa.Schema) -> tuple[int, int, tuple[str, ...]]:
+    """Return the bytes of a row's fixed columns, its columns of one bit, and the other columns."""
+    fixed = bits = 0
+    variable = []
+    for field_ in schema:
+        if pa.types.is_boolean(field_.type):
+            bits += 1
+        elif pa.types.is_primitive(field_.type):
+            fixed += int(field_.type.bit_width) // 8
+        else:
+            variable.append(field_.name)
+    return fixed, bits, tuple(variable)
 
 
 def _column_bytes(column: pa.ChunkedArray) -> int:
