@@ -25,7 +25,7 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from feda4fair.card import write_card
+from feda4fair.card import CARD, merge_card, write_card
 from feda4fair.dataset import Dataset, Source
 from feda4fair.errors import Feda4FairError, OutputError, RecipeError
 from feda4fair.federate import chosen_clients, federate_table
@@ -66,7 +66,8 @@ def build(
     form : {"full", "index"}
         Write the rows, or only the index that may be published where they may not.
     overwrite : bool, default False
-        Replace an earlier build in ``out``.
+        Replace an earlier build in ``out``. What people wrote into its README.md is kept if it
+        was of the same dataset.
     workers : int, default 1
         Processes; any number gives the same bytes.
     notes : sequence of str
@@ -89,6 +90,7 @@ def build(
             f"{dataset.name}: has no index form, its rows may be published; use full."
         )
     with _staging(out, overwrite=overwrite) as folder:
+        _own_words(out, dataset)
         task = _Task(dataset, source, folder, tuple(clients), form)
         recipes = [source.fit(recipe) for recipe in recipes]
         configs = _write_configs(task, recipes, workers)
@@ -100,7 +102,7 @@ def build(
             options=source.options,
             notes=[*source.notes, *notes],
         )
-        write_card(folder, manifest, dataset)
+        write_card(folder, manifest, dataset, _own_words(out, dataset))
         return write_manifest(folder, manifest)
 
 
@@ -362,6 +364,26 @@ def _refuse(out: Path, *, overwrite: bool) -> None:
             f"{out}: holds a build of {found['dataset']} ({', '.join(found['configs'])}); replace "
             "it with --overwrite or name another folder."
         )
+
+
+def _own_words(out: Path, dataset: Dataset) -> str:
+    """Return the card of an earlier build of the dataset, in which people may have written.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be merged; asked first, so that no work is done in vain.
+    """
+    card = out / CARD
+    if not card.is_file() or read_manifest(out)["dataset"] != dataset.name:
+        return ""
+    try:
+        text = card.read_text("utf-8")
+        merge_card(text, "")
+    except (OutputError, UnicodeDecodeError) as error:
+        reason = error if isinstance(error, OutputError) else f"{CARD}: is not UTF-8; save it so."
+        raise OutputError(f"{out}/{reason}") from None
+    return text
 
 
 def _swap(partial: Path, out: Path, old: Path) -> None:

@@ -31,7 +31,7 @@ from feda4fair.phrases import (
     verdict,
 )
 
-__all__ = ["card_metadata", "merge_card", "render_again", "render_card", "write_card"]
+__all__ = ["CARD", "card_metadata", "merge_card", "render_again", "render_card", "write_card"]
 
 CARD = "README.md"
 
@@ -43,7 +43,7 @@ GIT_ATTRIBUTES = (
 )
 
 
-def write_card(folder: Path, manifest: Manifest, dataset: Dataset) -> None:
+def write_card(folder: Path, manifest: Manifest, dataset: Dataset, existing: str = "") -> None:
     """Write the pages of a build whose data lie in the folder already.
 
     They are README.md, LICENSE, CITATION.cff, CITATION.bib, .gitattributes, croissant.json, one
@@ -57,11 +57,13 @@ def write_card(folder: Path, manifest: Manifest, dataset: Dataset) -> None:
         Its manifest, before the hashes of files.
     dataset : Dataset
         Where assets come from; everything else is in the manifest.
+    existing : str
+        The README.md of an earlier build, whose hand-written parts are kept.
     """
     for asset in dataset.assets:
         (folder / "assets").mkdir(exist_ok=True)
         shutil.copyfile(dataset.folder / asset, folder / "assets" / asset)
-    _write_pages(folder, manifest, "")
+    _write_pages(folder, manifest, existing, whole=True)
 
 
 def render_again(folder: Path) -> Manifest:
@@ -85,10 +87,10 @@ def render_again(folder: Path) -> Manifest:
     return write_manifest(folder, manifest)
 
 
-def _write_pages(folder: Path, manifest: Manifest, existing: str) -> None:
+def _write_pages(folder: Path, manifest: Manifest, existing: str, *, whole: bool = False) -> None:
     facts = read_facts(folder, manifest)
     pages = {
-        CARD: merge_card(existing, render_card(facts)),
+        CARD: merge_card(existing, render_card(facts), whole=whole),
         "LICENSE": _license(facts),
         "CITATION.cff": _citation(facts),
         "CITATION.bib": manifest["citation"].strip() + "\n",
@@ -299,6 +301,7 @@ def _citation(facts: Facts) -> str:
         "title": _title(facts),
         "type": "dataset",
         "version": manifest["version"],
+        **({"date-released": facts.prose["published"]} if "published" in facts.prose else {}),
         "authors": [{"name": "The FeDa4Fair contributors"}],
         **({"preferred-citation": facts.prose["paper"]} if "paper" in facts.prose else {}),
     }

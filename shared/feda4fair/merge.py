@@ -87,7 +87,7 @@ def read_card(card: str) -> tuple[dict[str, Any], str]:
     return metadata, text[front.end() :]
 
 
-def merge_card(existing: str, generated: str) -> str:
+def merge_card(existing: str, generated: str, *, whole: bool = False) -> str:
     """Return a generated card with what people wrote into the existing one.
 
     Kept from the existing card are text outside of generated blocks, YAML keys that no generated
@@ -100,6 +100,8 @@ def merge_card(existing: str, generated: str) -> str:
         The card that people may have edited; empty where there is none.
     generated : str
         The card of the new build.
+    whole : bool, default False
+        The generated card describes every config there is, so that those it lacks go.
 
     Returns
     -------
@@ -123,7 +125,8 @@ def merge_card(existing: str, generated: str) -> str:
     """
     old_metadata, old_body = read_card(existing)
     metadata, body = read_card(generated)
-    kept = [name for name in _configs(old_metadata) if name not in _configs(metadata)]
+    lacking = [name for name in _configs(old_metadata) if name not in _configs(metadata)]
+    kept = [] if whole else lacking
     merged = _merge_metadata(old_metadata, metadata, kept)
     front = _front_matter(merged) if merged else ""
     return front + _merge_body(old_body, body, kept)
