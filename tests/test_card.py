@@ -166,6 +166,7 @@ def test_python_blocks_run(
     config = read_manifest(folder)["configs"]["value-device"]
     assert names["ds"].num_rows == {s: e["rows"] for s, e in config["splits"].items()}
     assert set(names["client"]["client_id"]) == {config["example"]["client"]}
+    assert names["one"].to_list() == names["client"].to_list()
     assert names["first"]["client_id"] == names["partition"][0]["client_id"]
     gone = names["removed"]
     assert len(names["restored"]) == len(names["rows"]) + (gone["split"] == "train").sum() > 0

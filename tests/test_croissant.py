@@ -59,9 +59,8 @@ def test_it_validates(form: str, folders: dict[str, Path]) -> None:
     metadata = load(folders[form]).metadata
     assert metadata.ctx.issues.errors == set()
     assert metadata.ctx.issues.warnings == set()
-    assert (
-        f"{metadata.date_published:%Y-%m-%d}" == read_manifest(folders[form])["prose"]["published"]
-    )
+    date = read_manifest(folders[form])["prose"]["published"]
+    assert f"{metadata.date_published:%Y-%m-%d}" == date
 
 
 @pytest.mark.parametrize("form", FORMS)
