@@ -14,7 +14,6 @@ from huggingface_hub import get_token
 from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
 
 from _command import run
-from feda4fair.build import build
 from feda4fair.dataset import Dataset
 from feda4fair.errors import PublishError
 from feda4fair.hub import plan, publish
@@ -145,6 +144,9 @@ def _check_rights(args: argparse.Namespace, dataset: Dataset) -> None:
 
 def _build(args: argparse.Namespace, dataset: Dataset) -> Path:
     """Build the dataset, in the form that may be published unless asked otherwise."""
+    # It brings pandas and scipy, for which nobody with a wrong token should wait.
+    from feda4fair.build import build
+
     index = dataset.index is not None and not args.include_images
     recipes = dataset.choose()
     source = dataset.open_source(
