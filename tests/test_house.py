@@ -46,7 +46,7 @@ LAYERS = [
     *("points", "drawing", "plots"),
     *("write", "manifest", "facts", "phrases", "answers", "datasheet", "croissant", "card"),
     *("build", "builder", "readback"),
-    *("release", "remote", "preflight", "changes", "hub", "verify"),
+    *("release", "remote", "preflight", "completion", "changes", "hub", "verify"),
     *("heldout", "harm", "scorecard", "score", "evaluate", "calibrate"),
     *("flower", "fl"),
 ]

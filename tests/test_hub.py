@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,13 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from hub_emulator import HubEmulator
 from hypothesis import given
 from hypothesis import strategies as st
 from small_release import Ended, Warm, small_release
 
+from feda4fair.card import render_again
 from feda4fair.errors import Feda4FairError, PublishError
 from feda4fair.manifest import read_manifest, write_manifest
+from feda4fair.merge import read_card
 from feda4fair.release import Consent, check_release, check_rights, is_safe_path
 from feda4fair_celeba import DATASET as CELEBA
 from feda4fair_dutch import DATASET as DUTCH
@@ -224,13 +229,94 @@ def test_a_tag_on_another_content_stops_before_the_commit(
     refused(publish(warm, changed, "--tag", "latest"), "vX.Y.Z")
 
 
+def test_some_configs_are_completed_with_those_of_the_hub(
+    hub: HubEmulator, warm: Warm, built: Path, tmp_path: Path
+) -> None:
+    done(publish(warm, built / "acs"))
+    hub.received.clear()
+    part = small_release(tmp_path / "acs", ("value-silo",), version="1.1.0", seed=1)
+    before = {path: path.read_bytes() for path in part.rglob("*") if path.is_file()}
+    planned = done(publish(warm, part, "--dry-run"))
+    assert "change   data/value-silo/" in planned.out
+    assert "data/attribute-silo/" not in planned.out
+    done(publish(warm, part))
+    assert {path: path.read_bytes() for path in part.rglob("*") if path.is_file()} == before
+    tree = hub.tree(REPO)
+    names = ["value-silo", "attribute-silo"]
+    croissant = json.loads(hub.blobs[tree["croissant.json"]])
+    assert {each["@id"].split("/")[0] for each in croissant["recordSet"]} == set(names)
+    manifest = json.loads(hub.blobs[tree["manifest.json"]])
+    assert set(manifest["configs"]) == set(names)
+    assert manifest["version"] == "1.1.0"
+    assert set(hub.received) <= {hashlib.sha256(data).hexdigest() for data in before.values()}
+    done(warm.run("verify", REPO, "--revision", "v1.1.0"))
+    done(run(warm, f"import datasets; datasets.load_dataset({REPO!r}, 'attribute-silo')"))
+    assert "unchanged" in done(publish(warm, part)).out
+
+
 @pytest.mark.slow
-def test_a_config_that_was_published_does_not_vanish(
+def test_a_completed_release_is_that_of_a_whole_build(
+    hub: HubEmulator, warm: Warm, built: Path, tmp_path: Path
+) -> None:
+    done(publish(warm, built / "acs"))
+    both = ("value-silo", "attribute-silo")
+    whole = small_release(tmp_path / "acs", both, version="1.1.0", shard_bytes=10_000)
+    part = small_release(
+        tmp_path / "part" / "acs", ("value-silo",), version="1.1.0", shard_bytes=10_000
+    )
+    done(publish(warm, part))
+    tree = hub.tree(REPO)
+    done(publish(warm, whole, repo="feda4fair/whole"))
+    assert tree == hub.tree("feda4fair/whole")
+
+
+def test_configs_that_make_no_one_release_are_refused(
     hub: HubEmulator, warm: Warm, built: Path, tmp_path: Path
 ) -> None:
     done(publish(warm, built / "acs"))
     part = small_release(tmp_path / "acs", ("value-silo",), version="1.1.0")
-    refused(publish(warm, part), "attribute-silo", "a release is whole")
+    manifest = read_manifest(part)
+    render_again(part, {**manifest, "notes": ["only the clients VT, WY."]})
+    tree = hub.tree(REPO)
+    refused(publish(warm, part), "attribute-silo", "a release is whole", "other notes")
+    assert hub.tree(REPO) == tree
+
+    render_again(part, manifest)
+    theirs = hub.blobs[tree["manifest.json"]]
+
+    def meanwhile() -> None:
+        hub.write(REPO, "manifest.json", theirs + b"\n", "another publisher")
+
+    hub.fault("POST", "/commit/", then=meanwhile, times=1)
+    refused(publish(warm, part), "published anew meanwhile")
+    hub.write(REPO, "manifest.json", theirs)
+
+    card = hub.blobs[tree["README.md"]].decode()
+    metadata, body = read_card(card)
+    metadata["configs"] = [c for c in metadata["configs"] if c["config_name"] == "value-silo"]
+    front = f"---\n{yaml.safe_dump(metadata)}---\n"
+    body = re.sub(r"<!-- feda4fair:begin config:attr.*?end config:\S+ -->\n", "", body, flags=re.S)
+    hub.write(REPO, "README.md", (front + body).encode())
+    done(publish(warm, part))
+    assert not any("attribute-silo" in path for path in hub.tree(REPO)), "taken out by hand"
+
+
+def test_a_sample_takes_the_place_of_the_benchmark_on_request_only(
+    hub: HubEmulator, warm: Warm, built: Path, tmp_path: Path
+) -> None:
+    sample = built / "acs"
+    refused(warm.run("publish", "acs", "--build", sample), "synthetic sample", "--not-benchmark")
+    refused(warm.run("publish", "acs", "--sample"), "synthetic sample", "--not-benchmark")
+    assert hub.requests == []
+    real = Path(shutil.copytree(sample, tmp_path / "acs"))
+    render_again(real, {**read_manifest(real), "synthetic": False, "benchmark": True})
+    done(warm.run("publish", "acs", "--build", real))
+    tree = hub.tree(REPO)
+    refused(publish(warm, sample, "--tag", "v1.0.1"), "holds the benchmark", "--not-benchmark")
+    assert hub.tree(REPO) == tree
+    ended = done(publish(warm, sample, "--tag", "v1.0.1", "--not-benchmark"))
+    assert "(a synthetic sample)" in ended.out
+    assert "a synthetic sample, published" in ended.out.splitlines()[-1]
 
 
 def test_a_pull_request_leaves_main_alone(hub: HubEmulator, warm: Warm, built: Path) -> None:

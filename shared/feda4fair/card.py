@@ -66,7 +66,7 @@ def write_card(folder: Path, manifest: Manifest, dataset: Dataset, existing: str
     _write_pages(folder, manifest, existing, whole=True)
 
 
-def render_again(folder: Path) -> Manifest:
+def render_again(folder: Path, manifest: Manifest | None = None) -> Manifest:
     """Render the pages of a built folder anew, from nothing but the folder.
 
     What people wrote into its README.md is kept, and the manifest gets the new hashes.
@@ -75,13 +75,15 @@ def render_again(folder: Path) -> Manifest:
     ----------
     folder : Path
         A built folder.
+    manifest : dict, optional
+        Its manifest, if that in the folder is out of date.
 
     Returns
     -------
     dict
         The manifest.
     """
-    manifest = read_manifest(folder)
+    manifest = manifest or read_manifest(folder)
     card = folder / CARD
     _write_pages(folder, manifest, card.read_text("utf-8") if card.is_file() else "")
     return write_manifest(folder, manifest)

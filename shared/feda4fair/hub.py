@@ -7,7 +7,7 @@ first and belong to no commit until the single commit names them all. Running ag
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
@@ -23,6 +23,7 @@ from feda4fair.changes import (
     same_file,
     same_release,
 )
+from feda4fair.completion import completed
 from feda4fair.errors import PublishError
 from feda4fair.manifest import MANIFEST
 from feda4fair.patience import Patience, is_status, patient_client, persist
@@ -101,12 +102,23 @@ def publish(
     """
     patience = patience or Patience()
     standing = standing or preflight(repo_id, create_pr=create_pr, private=private)
-    stated = consent or Consent()
     closed = standing.closed if standing.exists else private
-    stated = Consent(
-        accept_terms=stated.accept_terms, include_images=stated.include_images, closed=closed
-    )
-    release = checked_release(folder, stated, index_only=index_only)
+    stated = replace(consent or Consent(), closed=closed)
+    with completed(folder, repo_id, patience) as (whole, base):
+        release = checked_release(whole, stated, index_only=index_only, base=base)
+        return _publish(release, repo_id, standing, tag, create_pr, private, patience, say)
+
+
+def _publish(
+    release: Release,
+    repo_id: str,
+    standing: Standing,
+    tag: str,
+    create_pr: bool,
+    private: bool,
+    patience: Patience,
+    say: Say,
+) -> Published:
     chosen = release_tag(release, tag)
     with patient_client(patience):
         api = HfApi()
@@ -167,6 +179,7 @@ class _Commit:
             self.repo_id,
             _operations(made),
             commit_message=f"{self.release.manifest['dataset']} {self.tag}",
+            commit_description=self.release.kind,
             repo_type="dataset",
             parent_commit=made.head,
             create_pr=self.create_pr,
