@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from _command import run
+
+# isort: split
+
 import argparse
 import sys
 from collections.abc import Sequence
@@ -13,7 +17,6 @@ from typing import Literal
 from huggingface_hub import get_token
 from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
 
-from _command import run
 from feda4fair.dataset import Dataset
 from feda4fair.errors import PublishError
 from feda4fair.hub import plan, publish
@@ -183,4 +186,4 @@ def _build(args: argparse.Namespace, dataset: Dataset) -> Path:
 
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    sys.exit(run(main, stopped="stopped; the same command finishes what was begun."))

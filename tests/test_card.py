@@ -603,6 +603,43 @@ def test_a_broken_card_is_refused(existing: str, message: str) -> None:
     assert str(caught.value).count("\n") == 0
 
 
+# Texts of whomever
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<!-- feda4fair:end head -->",
+        "<!-- feda4fair:begin config:x -->",
+        "</details><script>alert(1)</script>",
+        "{{ 7 * 7 }}{% raw %}",
+        "---\nlicense: mit\n---",
+        "!!python/object/apply:os.system ['exit 3']",
+        "line\r\nline\rline",
+        "bell\x07 null\x00",
+        "| a | b |\n|---|---|",
+    ],
+)
+def test_text_that_plays_markup_is_only_text(text: str, home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "dutch"
+    shutil.copytree(home / "feda4fair" / "dutch", folder)
+    manifest = read_manifest(folder)
+    manifest["prose"] |= {"title": text, "summary": text, "limits": [text]}
+    manifest["configs"]["value-silo"]["columns"][2]["description"] = text
+    manifest["notes"], manifest["citation"] = [text], text
+    render_again(folder, manifest)
+    for path in (folder / "README.md", *folder.glob("datasheets/*.md")):
+        _, body = read_card(path.read_bytes().decode())
+        assert not re.search(r"[\x00\x07\r]|<script", body)
+    whole = card(folder)
+    assert merge_card(whole, whole) == whole
+    assert whole.count("<details>") == whole.count("</details>") == len(CONFIGS)
+    metadata, _ = read_card(whole)
+    assert metadata["pretty_name"] == text
+    assert metadata["license"] == "other"
+    assert tuple(entry["config_name"] for entry in metadata["configs"]) == CONFIGS
+
+
 # Golden cards
 
 

@@ -7,17 +7,19 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from hub_emulator import HubEmulator
+from hub_emulator import HubEmulator, Repo
 from hypothesis import given
 from hypothesis import strategies as st
-from small_release import Ended, Warm, small_release
+from small_release import Ended, Running, Warm, small_release
 
 from feda4fair.card import render_again
 from feda4fair.errors import Feda4FairError, PublishError
@@ -469,6 +471,66 @@ def test_a_repository_cannot_make_verify_write_elsewhere(
     assert list(tmp_path.iterdir()) == []
     hub.write(REPO, "data/value-silo/train.parquet", b"changed", "an attack")
     refused(warm.run("verify", "feda4fair/none"), "no such repository")
+
+
+def test_a_file_that_is_changed_after_its_check_is_not_sent(
+    hub: HubEmulator, warm: Warm, built: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(built / "acs", tmp_path / "acs"))
+
+    def change() -> None:
+        (folder / "LICENSE").write_text("other terms")
+
+    hub.fault("POST", "/api/repos/create", then=change, times=1)
+    refused(publish(warm, folder), "LICENSE", "changed after it had been checked")
+    assert hub.history(REPO) == ["initial commit"]
+
+
+def test_an_endpoint_that_is_no_hub_is_a_sentence(
+    hub: HubEmulator, warm: Warm, built: Path
+) -> None:
+    hub.fault("GET", "whoami", status=200)
+    refused(publish(warm, built / "acs"), "not that of a Hub", "HF_ENDPOINT")
+    hub.faults.clear()
+
+
+def test_a_line_end_behind_the_token_does_no_harm_and_a_model_is_no_dataset(
+    hub: HubEmulator, warm: Warm, built: Path
+) -> None:
+    model = hub.repos["model", REPO] = Repo("model", REPO)
+    hub.new_commit(model, "refs/heads/main", {}, "a model of the same name")
+    done(publish(warm, built / "acs", HF_TOKEN="hf_test\n"))
+    assert len(model.commits) == 1
+
+
+@pytest.mark.parametrize("where", ["whoami", "/objects/batch", "/commit/", "/tag/"])
+def test_ctrl_c_is_quiet_and_the_same_command_finishes(
+    hub: HubEmulator, warm: Warm, built: Path, where: str
+) -> None:
+    running: list[Running] = []
+
+    def interrupt() -> None:
+        os.kill(running[0].pid, signal.SIGINT)
+        time.sleep(0.2)
+
+    hub.fault("GET" if where == "whoami" else "POST", where, then=interrupt, times=1)
+    words = ("publish", "acs", "--build", built / "acs", "--repo-id", REPO)
+    running.append(warm.start(*words))
+    ended = running[0].wait()
+    assert (ended.code, ended.err) == (130, "stopped; nothing was left behind.\n")
+    done(publish(warm, built / "acs"))
+    assert hub.history(REPO) == ["acs v1.0.0", "initial commit"]
+    assert "refs/tags/v1.0.0" in hub.dataset(REPO).refs
+
+
+def test_a_full_disk_while_rebuilding_is_a_sentence(
+    warm: Warm, hub: HubEmulator, built: Path, tmp_path: Path
+) -> None:
+    ended = warm.run(
+        *("verify", built / "acs", "--rebuild"), file_bytes=20_000, TMPDIR=str(tmp_path)
+    )
+    refused(ended, "cannot be written")
+    assert list(tmp_path.rglob("*rebuil*")) == []
 
 
 @pytest.mark.slow

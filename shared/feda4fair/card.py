@@ -16,7 +16,7 @@ import yaml
 
 from feda4fair.croissant import render_croissant
 from feda4fair.dataset import Dataset
-from feda4fair.datasheet import render_datasheet
+from feda4fair.datasheet import environment, render_datasheet
 from feda4fair.facts import Facts, Stage, read_facts
 from feda4fair.manifest import Manifest, read_manifest, write_manifest
 from feda4fair.merge import SIZES, assemble, block, merge_card
@@ -31,7 +31,15 @@ from feda4fair.phrases import (
     verdict,
 )
 
-__all__ = ["CARD", "card_metadata", "merge_card", "render_again", "render_card", "write_card"]
+__all__ = [
+    "CARD",
+    "card_metadata",
+    "merge_card",
+    "render_again",
+    "render_card",
+    "render_pages",
+    "write_card",
+]
 
 CARD = "README.md"
 
@@ -91,19 +99,26 @@ def render_again(folder: Path, manifest: Manifest | None = None) -> Manifest:
 
 def _write_pages(folder: Path, manifest: Manifest, existing: str, *, whole: bool = False) -> None:
     facts = read_facts(folder, manifest)
+    pages = render_pages(facts)
+    pages[CARD] = merge_card(existing, pages[CARD], whole=whole)
+    (folder / "datasheets").mkdir(exist_ok=True)
+    for name, text in pages.items():
+        (folder / name).write_text(text, "utf-8", newline="\n")
+
+
+def render_pages(facts: Facts) -> dict[str, str]:
+    """Return the text of every page of a build by its path; the card as nobody wrote on it."""
     pages = {
-        CARD: merge_card(existing, render_card(facts), whole=whole),
+        CARD: render_card(facts),
         "LICENSE": _license(facts),
         "CITATION.cff": _citation(facts),
-        "CITATION.bib": manifest["citation"].strip() + "\n",
+        "CITATION.bib": facts.manifest["citation"].strip() + "\n",
         ".gitattributes": GIT_ATTRIBUTES,
         "croissant.json": render_croissant(facts),
     }
     for config in facts.configs:
         pages[f"datasheets/{config.name}.md"] = render_datasheet(facts, config)
-    (folder / "datasheets").mkdir(exist_ok=True)
-    for name, text in pages.items():
-        (folder / name).write_text(text, "utf-8", newline="\n")
+    return pages
 
 
 def card_metadata(facts: Facts) -> dict[str, Any]:
@@ -189,15 +204,9 @@ def render_card(facts: Facts) -> str:
 
 
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("feda4fair.cards", ""),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,
-    )
-    environment.globals["block"] = _block
-    environment.filters |= {
+    made = environment()
+    made.globals["block"] = _block
+    made.filters |= {
         "cell": lambda text: str(text).replace("|", "\\|").replace("\n", " "),
         "composition": composition,
         "disparity": _disparity,
@@ -210,7 +219,7 @@ def _environment() -> jinja2.Environment:
         "thousands": lambda count: f"{count:,}",
         "verdict": verdict,
     }
-    return environment
+    return made
 
 
 def _block(name: str, caller: Callable[[], str]) -> str:

@@ -33,6 +33,9 @@ from feda4fair.remote import read_remote, tagged
 
 __all__ = ["Plan", "Published", "Standing", "plan", "preflight", "publish"]
 
+MOST_HELD = 1_000_000
+"""Bytes of a file that is held in memory while it is sent."""
+
 Say = Callable[[str], None]
 
 
@@ -243,8 +246,7 @@ class _Commit:
 def _operations(made: Plan) -> list[CommitOperationAdd | CommitOperationDelete]:
     operations: list[CommitOperationAdd | CommitOperationDelete] = []
     for path in made.paths("add", "change"):
-        content = made.card.encode() if path == CARD else made.release.folder / path
-        operations.append(CommitOperationAdd(path_in_repo=path, path_or_fileobj=content))
+        operations.append(_addition(made, path))
     unsafe = [path for path in made.paths("delete") if not is_safe_path(path)]
     if unsafe:
         raise PublishError(f"{made.repo_id}: holds {unsafe[0]!r}; remove it there by hand.")
@@ -252,6 +254,29 @@ def _operations(made: Plan) -> list[CommitOperationAdd | CommitOperationDelete]:
         CommitOperationDelete(path_in_repo=path, is_folder=False) for path in made.paths("delete")
     ]
     return operations
+
+
+def _addition(made: Plan, path: str) -> CommitOperationAdd:
+    """Return one file to send, with the content that was checked.
+
+    Small files are held in memory from here on, and of large ones the Hub compares the hash, so
+    that a file which is changed meanwhile cannot slip in.
+    """
+    if path == CARD:
+        return CommitOperationAdd(path_in_repo=path, path_or_fileobj=made.card.encode())
+    local = made.release.files[path]
+    file = made.release.folder / path
+    try:
+        content = file if local.size > MOST_HELD else file.read_bytes()
+        operation = CommitOperationAdd(path_in_repo=path, path_or_fileobj=content)
+    except (OSError, ValueError):
+        operation = None
+    if operation is None or operation.upload_info.sha256.hex() != local.sha256:
+        raise PublishError(
+            f"{file}: was changed after it had been checked; run the same command again when "
+            "nothing else writes there."
+        )
+    return operation
 
 
 def _set_tag(api: HfApi, commit: _Commit, done: Published) -> None:

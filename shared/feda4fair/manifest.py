@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ __all__ = [
 MANIFEST = "manifest.json"
 FORMAT = 1
 
-CONFIG = {
+CONFIG: dict[Any, Any] = {
     **dict.fromkeys(("description", "control", "form"), str),
     **dict.fromkeys(("recipe_sha256", "content_sha256", "dropped_sha256"), str),
     **dict.fromkeys(("clients", "rows", "positives", "flipped", "dropped"), int),
@@ -42,12 +42,12 @@ CONFIG = {
     "ledger": [dict],
     "empty_cells": [list],
 }
-SHAPE = {
+SHAPE: dict[Any, Any] = {
     **dict.fromkeys(("dataset", "version", "citation"), str),
     **dict.fromkeys(("synthetic", "benchmark"), bool),
     **dict.fromkeys(("prose", "source_options"), dict),
     "notes": [str],
-    "versions": {...: str, "feda4fair": str},
+    "versions": {...: str, **dict.fromkeys(("feda4fair", "numpy", "pyarrow"), str)},
     "sources": [{"name": str}],
     "configs": {...: CONFIG},
     "files": {...: {"bytes": int, "sha256": str}},
@@ -127,14 +127,18 @@ def _config(config: ConfigFiles) -> dict[str, Any]:
         "left_out": config.left_out,
         "splits": config.splits,
         "features": config.features,
-        "columns": [c for c in _columns(recipe.schema) if c["name"] in config.features],
+        "columns": written_columns(recipe.schema, config.features),
         "ledger": [asdict(entry) for entry in config.ledger],
         "empty_cells": [list(cell) for cell in config.empty_cells],
     }
 
 
+def written_columns(schema: Schema, features: Collection[str]) -> list[dict[str, Any]]:
+    """Return role, names and description of every column among the features that are written."""
+    return [column for column in _columns(schema) if column["name"] in features]
+
+
 def _columns(schema: Schema) -> list[dict[str, Any]]:
-    """Return role, names and description of every written column."""
     rows: list[dict[str, Any]] = [
         {"name": "client_id", "role": "provenance", "description": "Client that holds the row."},
         {

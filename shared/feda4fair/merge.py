@@ -46,7 +46,8 @@ _KEYED_ROW = re.compile(r"(\| |- )(?P<key>`[^`]+`)( \||:)")
 
 
 def block(name: str, text: str) -> str:
-    """Return generated text between its markers."""
+    """Return generated text between its markers; what looks like a marker in it is none."""
+    text = _MARKER.sub(lambda marker: f"&lt;{marker[0][1:]}", text)
     return f"<!-- feda4fair:begin {name} -->\n{text.strip()}\n<!-- feda4fair:end {name} -->"
 
 
