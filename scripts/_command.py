@@ -16,6 +16,12 @@ STOPPED = "stopped; nothing was left behind."
 def _quiet(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if issubclass(kind, KeyboardInterrupt):
         print(STOPPED, file=sys.stderr)
+    elif isinstance(error, ModuleNotFoundError) and "--debug" not in sys.argv:
+        print(
+            f"error: {sys.executable} does not know {error.name}; run `make venv` and then "
+            "`source .venv/bin/activate`, or `pip install -e .`.",
+            file=sys.stderr,
+        )
     else:
         sys.__excepthook__(kind, error, trace)
 
