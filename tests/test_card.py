@@ -515,6 +515,16 @@ def test_own_text_survives_wherever_it_stands(data: st.DataObject) -> None:
     assert merge_card(merged, "\n\n".join(new)) == merged
 
 
+def test_words_in_either_card_are_kept_once() -> None:
+    head, load = block("head", "# Title"), block("load", "code")
+    hub = f"{head}\n\nOn the Hub.\n\n{load}\n"
+    here = f"First.\n\n{head}\n\n{load}\n\n## Seminar\n\nSee you on Monday.\n"
+    merged = merge_card(hub, here)
+    assert merged.strip() == f"First.\n\n{hub}\n## Seminar\n\nSee you on Monday."
+    assert merge_card(merged, here) == merged
+    assert merge_card(merged, hub) == merged
+
+
 def test_unknown_keys_and_tags_survive_and_ours_are_renewed(home: Path) -> None:
     text = card(home / "feda4fair" / "dutch")
     metadata, body = read_card(text)

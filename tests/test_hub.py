@@ -291,6 +291,13 @@ def test_configs_that_make_no_one_release_are_refused(
 
     hub.fault("POST", "/commit/", then=meanwhile, times=1)
     refused(publish(warm, part), "published anew meanwhile")
+    evil = json.loads(theirs)
+    evil["files"]["data/attribute-silo/../../../evil"] = {"bytes": 1, "sha256": "0" * 64}
+    hub.write(REPO, "manifest.json", json.dumps(evil).encode())
+    refused(publish(warm, part), "which no build does")
+    damaged = theirs.replace(b'"bytes": ', b'"bytes": 1')
+    hub.write(REPO, "manifest.json", damaged)
+    refused(publish(warm, part), "the manifest says", "build all configs")
     hub.write(REPO, "manifest.json", theirs)
 
     card = hub.blobs[tree["README.md"]].decode()

@@ -93,7 +93,8 @@ def merge_card(existing: str, generated: str, *, whole: bool = False) -> str:
 
     Kept from the existing card are text outside of generated blocks, YAML keys that no generated
     card has, tags, and configs that were not built this time: their YAML entries, their blocks
-    and their rows in tables. Everything else is the generated card's.
+    and their rows in tables. Everything else is the generated card's; text that people wrote
+    into that one, and that the existing card lacks, is added at its place.
 
     Parameters
     ----------
@@ -198,15 +199,17 @@ def _merge_body(old: str, new: str, kept: Sequence[str]) -> str:
         for name, text in pieces
         if not name or name in blocks or name.removeprefix("config:") in kept
     ]
-    return _joined(_insert(merged, [piece for piece in fresh if piece[0]]))
+    return _joined(
+        _insert(merged, [(n, text) for n, text in fresh if n or text.strip() not in old])
+    )
 
 
-def _insert(merged: list[tuple[str, str]], blocks: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Put new blocks behind the block that precedes them in the generated card."""
+def _insert(merged: list[tuple[str, str]], fresh: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Put new blocks, and new words of people, behind what precedes them in the generated card."""
     position = 0
-    for name, text in blocks:
+    for name, text in fresh:
         names = [known for known, _ in merged]
-        if name in names:
+        if name and name in names:
             position = names.index(name) + 1
             continue
         merged.insert(position, (name, text))
