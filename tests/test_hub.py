@@ -272,6 +272,7 @@ def test_a_completed_release_is_that_of_a_whole_build(
     assert tree == hub.tree("feda4fair/whole")
 
 
+@pytest.mark.slow
 def test_configs_that_make_no_one_release_are_refused(
     hub: HubEmulator, warm: Warm, built: Path, tmp_path: Path
 ) -> None:
@@ -510,7 +511,13 @@ def test_a_line_end_behind_the_token_does_no_harm_and_a_model_is_no_dataset(
     assert len(model.commits) == 1
 
 
-@pytest.mark.parametrize("where", ["whoami", "/objects/batch", "/commit/", "/tag/"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        *("whoami", "/commit/"),
+        *(pytest.param(late, marks=pytest.mark.slow) for late in ("/objects/batch", "/tag/")),
+    ],
+)
 def test_ctrl_c_is_quiet_and_the_same_command_finishes(
     hub: HubEmulator, warm: Warm, built: Path, where: str
 ) -> None:
