@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from _command import run
+
+# isort: split
+
 import argparse
 import sys
 from collections.abc import Sequence
@@ -9,7 +13,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from _command import run
 from feda4fair.build import build
 from feda4fair.dataset import Dataset, Source
 from feda4fair.engine import default_workers

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from _command import run
+
+# isort: split
+
 import argparse
 import re
 import sys
@@ -14,7 +18,6 @@ from tempfile import TemporaryDirectory
 import pyarrow.parquet as pq
 from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
 
-from _command import run
 from feda4fair.build import build
 from feda4fair.dataset import Dataset
 from feda4fair.errors import OutputError
