@@ -17,7 +17,7 @@ from typing import Literal
 from huggingface_hub import get_token
 from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
 
-from feda4fair.dataset import Dataset
+from feda4fair.dataset import Dataset, Source
 from feda4fair.errors import PublishError
 from feda4fair.hub import plan, publish
 from feda4fair.manifest import read_manifest
@@ -31,6 +31,7 @@ EXAMPLES = """examples:
   publish.py dutch --repo-id ORG/dutch --accept-terms  its license is unclear; you answer for it
   publish.py acs --repo-id ME/acs --sample             a synthetic sample, and it says so
   publish.py celeba --repo-id ORG/celeba --source DIR  publishes the index form only
+  publish.py own --build build/loans --repo-id ORG/loans   a federation of your own data
 
 The token comes from HF_TOKEN or `hf auth login`. If a transfer hangs, HF_HUB_DISABLE_XET=1 sends
 files the plain way. A run that failed is finished by running the same command again.
@@ -45,7 +46,11 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_argument("dataset", choices=("acs", "dutch", "celeba"))
+    command.add_argument(
+        "dataset",
+        choices=("acs", "dutch", "celeba", "own"),
+        help="own: a federation of your own data, with --build and --repo-id",
+    )
     where = command.add_mutually_exclusive_group()
     where.add_argument("--build", type=Path, metavar="DIR", help="folder that build.py wrote")
     where.add_argument("--source", type=Path, metavar="DIR", help="build it from these files")
@@ -86,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         disable_progress_bars()
     if args.patience <= 0:
         raise PublishError(f"--patience {args.patience}: give a number of seconds above 0.")
-    dataset: Dataset = import_module(f"feda4fair_{args.dataset}").DATASET
+    dataset = _dataset(args)
     repo_id = args.repo_id or f"feda4fair/{args.dataset}"
     index_only = dataset.index is not None
     _check_rights(args, dataset)
@@ -122,6 +127,27 @@ def main(argv: Sequence[str] | None = None) -> None:
     what = f"{kind}, " if kind else ""
     what += "published" if done.new else "was there already, unchanged"
     print(f"{repo_id} {done.tag}: {what}, {done.url}")
+
+
+def _dataset(args: argparse.Namespace) -> Dataset:
+    """Return the built-in dataset, or what a folder of own data says of itself."""
+    if args.dataset != "own":
+        dataset: Dataset = import_module(f"feda4fair_{args.dataset}").DATASET
+        return dataset
+    if args.build is None or args.repo_id is None:
+        raise PublishError("own: name the folder with --build and its place with --repo-id.")
+    manifest = read_manifest(args.build)
+    return Dataset(
+        name=manifest["dataset"] if manifest.get("own") else "own",
+        folder=None,
+        recipes=(),
+        open_source=_no_source,
+        own_prose=manifest["prose"],
+    )
+
+
+def _no_source(*_: object, **__: object) -> Source:
+    raise PublishError("own: the rows of a built folder are not read again.")
 
 
 def _consent(args: argparse.Namespace, standing: Standing | None) -> Consent:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import yaml
 from hub_emulator import HubEmulator, Repo
@@ -21,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_release import Ended, Running, Warm, small_release
 
+from feda4fair import Iid, federate, write
 from feda4fair.card import render_again
 from feda4fair.errors import Feda4FairError, PublishError
 from feda4fair.manifest import read_manifest, write_manifest
@@ -696,3 +698,25 @@ def test_a_manifest_cannot_point_outside(folder: Path, name: str) -> None:
     manifest["files"][name] = manifest["files"].pop("LICENSE")
     (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
     spoiled(folder, repr(name))
+
+
+def test_own_data_is_published_like_a_benchmark(
+    warm: Warm, hub: HubEmulator, tmp_path: Path
+) -> None:
+    rows = pa.table({"sex": ["f", "m"] * 60, "label": [1, 0, 1] * 40, "x": range(120)})
+    write(federate(rows, partition=Iid(3), dataset="loans"), tmp_path / "loans")
+    place = ("--build", tmp_path / "loans", "--repo-id", "feda4fair/loans")
+    refused(warm.run("publish", "own", *place), "license", "--accept-terms")
+    refused(warm.run("publish", "own", "--build", tmp_path / "loans"), "name the folder")
+    prose = {"title": "Loans", "license": "cc0-1.0"}
+    write(
+        federate(rows, partition=Iid(3), dataset="loans"),
+        tmp_path / "loans",
+        prose=prose,
+        overwrite=True,
+    )
+    done(warm.run("publish", "own", *place))
+    done(warm.run("verify", "feda4fair/loans", "--revision", "v1.0.0"))
+    code = "import datasets; print(datasets.load_dataset('feda4fair/loans')['train'].num_rows)"
+    assert done(run(warm, code)).out.strip().isdigit()
+    assert not any(b"hf_test" in blob for blob in hub.blobs.values())

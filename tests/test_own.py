@@ -164,7 +164,14 @@ def test_build_and_verify_of_a_recipe_from_the_command_line(tmp_path: Path) -> N
     arguments = ("--recipe", recipe, "--source", source, "--prose", prose)
     done = script("build", *arguments, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    assert script("verify", tmp_path / "out").returncode == 0
+    done = script("verify", tmp_path / "out", "--rebuild", "--source", source)
+    assert done.returncode == 0, done.stdout
+    assert "byte for byte" in done.stdout
+    other = people().slice(1)
+    pq.write_table(other, source)
+    done = script("verify", tmp_path / "out", "--rebuild", "--source", source)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
     write(made, tmp_path / "same", prose={"title": "People", "license": "cc0-1.0"})
     assert same_files(tmp_path / "out", tmp_path / "same")
 

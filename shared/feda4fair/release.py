@@ -133,7 +133,7 @@ def kind_of(manifest: Manifest) -> str:
     >>> kind_of({"benchmark": False, "synthetic": False, "notes": ["a control with none bias."]})
     'not the benchmark'
     """
-    if manifest["benchmark"]:
+    if manifest["benchmark"] or manifest.get("own"):
         return ""
     return "a synthetic sample" if manifest["synthetic"] else "not the benchmark"
 
@@ -206,8 +206,10 @@ def check_rights(
     full = [config for config in configs if config["form"] != "index"]
     if not full:
         return "rights: only an index of the rows, which may be published"
+    license_name = _card_metadata(folder).get("license")
     images = any(f["_type"] == "Image" for config in full for f in config["features"].values())
-    if index_only or images:
+    free = manifest.get("own") and license_name in OPEN_LICENSES
+    if index_only or (images and not free):
         if not consent.include_images:
             raise PublishError(
                 f"{name}: holds rows of a source that may not be redistributed; build the form "
@@ -220,7 +222,6 @@ def check_rights(
                 "only; add --private, or make the repository private or gated first."
             )
         return "rights: full rows, to a closed repository, on the publisher's word"
-    license_name = _card_metadata(folder).get("license")
     if license_name in OPEN_LICENSES:
         return f"rights: {license_name}"
     if not consent.accept_terms:
