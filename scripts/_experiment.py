@@ -31,7 +31,7 @@ SEX = {"acs": "SEX", "dutch": "sex", "celeba": "Male"}
 """The attribute that the paper mitigates, by dataset."""
 
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "acs": {"batch": 256, "rate": 0.003},
+    "acs": {"batch": 512, "rate": 1.0, "optimizer": "sgd"},
     "dutch": {"batch": 32, "rate": 0.01},
     "celeba": {"batch": 16, "rate": 0.003, "rounds": 40},
 }

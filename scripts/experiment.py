@@ -13,7 +13,7 @@ from feda4fair.errors import OutputError
 from feda4fair.evaluate import MODELS
 from feda4fair.fl.experiment import BACKENDS
 from feda4fair.fl.methods import Option, method_names
-from feda4fair.fl.settings import OPTIMIZERS
+from feda4fair.fl.steps import OPTIMIZERS
 
 EXAMPLES = """examples:
   experiment.py build/acs attribute-silo --method fedavg puffle reweighing --out build/silo

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
@@ -177,11 +178,11 @@ class History:
             If the file is damaged or belongs to another run.
         """
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
                 read = {name: stored[name] for name in stored.files}
             facts = json.loads(str(read["facts"]))
             counts = {view: read[f"count.{view}"] for view in VIEWS}
-        except (OSError, KeyError, ValueError, EOFError) as error:
+        except (OSError, KeyError, ValueError, EOFError, BadZipFile) as error:
             raise OutputError(
                 f"{path}: no checkpoint ({type(error).__name__}); begin without --resume."
             ) from None

@@ -6,16 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 from feda4fair.errors import RecipeError
 from feda4fair.fl.methods import Option, open_method
+from feda4fair.fl.steps import OPTIMIZERS, Optimizer
 
-__all__ = ["OPTIMIZERS", "Optimizer", "Settings"]
-
-Optimizer = Literal["sgd", "adam"]
-
-OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
+__all__ = ["Settings"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from feda4fair.fl.methods import Batch, open_method
 from feda4fair.fl.models import Arrays, arrays, build, features, generator, load
 from feda4fair.fl.rows import Part, Rows
 from feda4fair.fl.settings import Settings
+from feda4fair.fl.steps import stepper
 
 __all__ = ["VIEWS", "count", "predict", "train"]
 
@@ -80,7 +81,8 @@ def train(
         np.add.at(table, marginal, pooled)
         method = open_method(settings.method, settings.options)
         objective = method.begin(whole, torch.from_numpy(table))
-        optimizer = _optimizer(model, settings)
+        parameters = [*model.parameters()]
+        step = stepper(settings.optimizer, parameters, settings.rate)
         draw = generator(settings.seed, "rows", rows.clients[client], round_number)
         for _ in range(settings.epochs):
             order = torch.randperm(size, generator=draw)
@@ -89,9 +91,7 @@ def train(
                 batch = Batch(
                     logits=logits, label=label[chosen], group=group[chosen], groups=values
                 )
-                optimizer.zero_grad()
-                objective.loss(batch).backward()
-                optimizer.step()
+                step(torch.autograd.grad(objective.loss(batch), parameters))
                 objective.after(batch)
     return arrays(model), objective.figures()
 
@@ -145,14 +145,6 @@ def _logits(model: nn.Module, taken: tuple[Tensor, ...]) -> Tensor:
             for first in range(0, len(taken[0]), CHUNK)
         ]
     return torch.cat(parts) if parts else torch.zeros(0, 2)
-
-
-def _optimizer(model: nn.Module, settings: Settings) -> torch.optim.Optimizer:
-    chosen: Mapping[str, Any] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
-    optimizer: torch.optim.Optimizer = chosen[settings.optimizer](
-        model.parameters(), lr=settings.rate
-    )
-    return optimizer
 
 
 @contextmanager

@@ -19,7 +19,8 @@ from feda4fair.errors import MeasureError, MissingExtraError, OutputError
 from feda4fair.fl.experiment import Place, train_rounds
 from feda4fair.fl.history import History
 from feda4fair.fl.methods import open_method
-from feda4fair.fl.settings import OPTIMIZERS, Settings
+from feda4fair.fl.settings import Settings
+from feda4fair.fl.steps import OPTIMIZERS
 from feda4fair.harm import figures
 
 try:

@@ -46,7 +46,7 @@ class Method:
         Step and memory of the tunable weight.
     """
 
-    weight: float | str = 0.6
+    weight: float | str = 0.5
     target: float = 0.05
     step: float = 0.05
     momentum: float = 0.5
@@ -115,7 +115,8 @@ def disparity(batch: Batch, other: Tensor) -> Tensor:
         1, predicted[:, None], chance.gather(1, predicted[:, None])
     )
     rows = batch.group.bincount(minlength=batch.groups)
-    sums = torch.zeros(batch.groups, 2).index_add(0, batch.group, soft)
+    empty = torch.zeros(batch.groups, 2, dtype=soft.dtype)
+    sums = empty.index_add(0, batch.group, soft)
     present = rows > 0
     rest = len(batch.group) - rows
     share = sums / rows.clamp(min=1)[:, None]
