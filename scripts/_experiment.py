@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from feda4fair.cube import Cube
 from feda4fair.errors import MeasureError, RecipeError
 from feda4fair.evaluate import MODELS, Model, local_models
 from feda4fair.federation import Federation
 from feda4fair.fl.experiment import Backend, Place, run
 from feda4fair.fl.methods import Option
 from feda4fair.fl.settings import Settings
-from feda4fair.heldout import write_predictions
+from feda4fair.heldout import HeldOut, read_predictions, write_predictions
+from feda4fair.measurement import contenders
 from feda4fair.ownsplit import OWN_SPLIT
 from feda4fair.readback import read_federation, recipe_sha256
 from feda4fair.recipe import RowSplit
-from feda4fair.score import Protocol, Score, score_rows
+from feda4fair.report import FairnessReport, measure_cube
+from feda4fair.score import Protocol, Score, score_rows, scored_rows
 
-__all__ = ["DEFAULT_LOCAL", "SEX", "Run", "Study", "comparison", "own_split"]
+__all__ = ["DEFAULT_LOCAL", "SEX", "Run", "Study", "comparison", "own_split", "paired"]
 
 DEFAULT_LOCAL: Model = "lr"
 
@@ -35,7 +40,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "dutch": {"batch": 32, "rate": 0.01},
     "celeba": {"batch": 16, "rate": 0.003, "rounds": 40},
 }
-"""Settings that differ from those of :class:`Settings`, found on validation rows."""
+"""Settings that differ from those of :class:`Settings`."""
+
+DEFAULT_OPTIONS: dict[str, dict[str, Option]] = {"dutch": {"puffle.weight": 0.75}}
+"""Options of methods that differ from their own defaults, by dataset."""
 
 Run = tuple[str, str]
 """A method and a control."""
@@ -89,7 +97,8 @@ class Study:
             kind = import_module(f"feda4fair.fl.methods.{method}").Method
             names = [each.name for each in fields(kind)]
             options: dict[str, Option] = {}
-            for key, value in self.options.items():
+            given = {**DEFAULT_OPTIONS.get(recipe.dataset, {}), **self.options}
+            for key, value in given.items():
                 owner, _, name = key.rpartition(".")
                 if owner == method or (not owner and name in names):
                     options[name] = value
@@ -188,6 +197,54 @@ def own_split(federation: Federation) -> RowSplit:
     from feda4fair_acs.published import OWN_SPLITS
 
     return OWN_SPLITS.get(federation.recipe.name, OWN_SPLIT)
+
+
+def paired(
+    federation: Federation, files: Mapping[str, Path]
+) -> dict[Protocol, dict[str, FairnessReport]]:
+    """Measure several sets of predictions on the test rows that they all have.
+
+    Parameters
+    ----------
+    federation : Federation
+    files : mapping of str to Path
+        Predictions by name.
+
+    Returns
+    -------
+    dict of protocol to dict of str to FairnessReport
+        Clients without common rows are left out.
+    """
+    rows = scored_rows(federation)
+    guesses = {
+        name: rows.align(read_predictions(path, name), name, partial=True)
+        for name, path in files.items()
+    }
+    both = np.all([guess >= 0 for guess in guesses.values()], axis=0)
+    clean = replace(rows, label=(rows.label ^ rows.flipped).astype(np.int8))
+    views: tuple[tuple[Protocol, HeldOut, NDArray[np.bool_]], ...] = (
+        ("injected", rows, both & ~rows.dropped),
+        ("restored", clean, both),
+    )
+    return {
+        protocol: {name: _report(view.take(mask), guess[mask]) for name, guess in guesses.items()}
+        for protocol, view, mask in views
+    }
+
+
+def _report(rows: HeldOut, guess: NDArray[np.int8]) -> FairnessReport:
+    cube = Cube.count(
+        clients=rows.client,
+        client_names=rows.names,
+        attributes={
+            each.name: (rows.codes[each.name], dict(zip(each.codes, each.values, strict=True)))
+            for each in rows.attributes
+        },
+        y_true=rows.label,
+        y_pred=guess,
+    )
+    held = [name for name, n in zip(rows.names, cube.rows(), strict=True) if n]
+    return measure_cube(cube.select(held), compare=contenders(rows.recipe))
 
 
 def comparison(scores: Mapping[Run, Score]) -> pd.DataFrame:
