@@ -131,8 +131,9 @@ def _head(args: argparse.Namespace, configs: dict[str, list[str]]) -> list[str]:
         lines += ["**A quick run: two rounds, which say nothing of the methods.**", ""]
     for name, chosen in configs.items():
         manifest = read_manifest(getattr(args, name))
-        notes = [manifest.get("sample_notice", ""), *manifest.get("notes", [])]
-        lines.append(f"- {name} {manifest['version']}: {', '.join(chosen)}. {' '.join(notes)}")
+        sample = ["**Made of the synthetic sample.**"] if manifest["synthetic"] else []
+        notes = " ".join([*sample, *manifest["notes"]])
+        lines.append(f"- {name} {manifest['version']}: {', '.join(chosen)}. {notes}".rstrip())
     return [*lines, f"- Training seed {args.seed}.", ""]
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from feda4fair.build import build
-from feda4fair.recipe import ClientSplit, Iid
+from feda4fair.recipe import ClientSplit, Iid, RowSplit
 from feda4fair_dutch import DATASET
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a build of 6 silos and of 9 devices, 3 of them test, from the Dutch sample."""
+    """Return 6 silos, 9 devices of which 3 test, and 3 silos that do not validate."""
     folder = tmp_path_factory.mktemp("fl") / "dutch"
     recipes = (
         replace(DATASET.recipe("attribute-silo"), partition=Iid(clients=6)),
@@ -22,6 +22,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
             DATASET.recipe("attribute-device"),
             partition=Iid(clients=9),
             split=ClientSplit(test=("c0", "c4", "c8"), folds=3),
+        ),
+        replace(
+            DATASET.recipe("value-silo"),
+            partition=Iid(clients=3),
+            split=RowSplit(validation=0.0, test=0.3),
         ),
     )
     source = DATASET.open_source(None, recipes=recipes, sample=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -137,13 +139,30 @@ def test_what_cannot_be_trained_is_refused(built: Path, tmp_path: Path) -> None:
             settings(**changes)
 
 
-def script(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, SCRIPT, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-    )
+@dataclass(frozen=True)
+class Done:
+    code: int
+    err: str
+
+
+Script = Callable[..., Done]
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Script:
+    """Run scripts/experiment.py in this process: importing torch anew takes seconds."""
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    command, experiment = (import_module(name) for name in ("_command", "experiment"))
+
+    def called(*arguments: object) -> Done:
+        capfd.readouterr()
+        try:
+            code = command.run(lambda: experiment.main([*map(str, arguments)]))
+        except SystemExit as error:
+            code = error.code
+        return Done(code, capfd.readouterr().err)
+
+    return called
 
 
 KILLED = """
@@ -164,7 +183,9 @@ experiment.main(sys.argv[1:])
 """
 
 
-def test_killed_in_round_6_it_goes_on_to_the_same_result(built: Path, tmp_path: Path) -> None:
+def test_killed_in_round_6_it_goes_on_to_the_same_result(
+    built: Path, tmp_path: Path, script: Script
+) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     common = (
         *(built, "attribute-silo", "--method", "puffle", "--local", "--no-control"),
@@ -178,10 +199,10 @@ def test_killed_in_round_6_it_goes_on_to_the_same_result(built: Path, tmp_path: 
     with np.load(killed / "fedavg" / "rounds.npz") as stored:
         assert len(stored["count.train"]) == 6  # before the first round, and after five
     refused = script(*common, killed)
-    assert (refused.returncode, "is not empty" in refused.stderr) == (1, True)
+    assert (refused.code, "is not empty" in refused.err) == (1, True)
     for out, more in ((whole, []), (killed, ["--resume"])):
         done = script(*common, out, *more)
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
     for method in ("fedavg", "puffle"):
         for name in RESULTS:
             one, other = ((out / method / name).read_bytes() for out in (whole, killed))
@@ -189,12 +210,12 @@ def test_killed_in_round_6_it_goes_on_to_the_same_result(built: Path, tmp_path: 
 
 
 def test_the_script_compares_with_local_models_fedavg_and_the_control(
-    built: Path, tmp_path: Path
+    built: Path, tmp_path: Path, script: Script
 ) -> None:
     out = tmp_path / "out"
     arguments = ("--method", "reweighing", "--rounds", 2, "--batch", 64, "--out", out)
     done = script(built, "attribute-device", *arguments)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     table = pd.read_csv(out / "comparison.csv")
     assert table["method"].tolist() == ["local lr"] * 2 + ["fedavg"] * 3 + ["reweighing"] * 3
     assert table["trained on"].tolist() == ["injected"] * 4 + ["no rules"] + ["injected"] * 2 + [
@@ -213,7 +234,7 @@ def test_the_script_compares_with_local_models_fedavg_and_the_control(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["value-silo", "--method", "fedavg"], 1, "no config 'value-silo'"),
+        (["value-device", "--method", "fedavg"], 1, "no config 'value-device'"),
         (["attribute-silo", "--method", "fedavg", "--set", "weight=1"], 1, "no option of fedavg"),
         (["attribute-silo", "--method", "fedavg", "--rate", "-1"], 1, "learning rate"),
         (["attribute-silo", "--method", "magic"], 2, "invalid choice"),
@@ -222,12 +243,12 @@ def test_the_script_compares_with_local_models_fedavg_and_the_control(
     ],
 )
 def test_bad_input_gives_one_sentence(
-    built: Path, tmp_path: Path, arguments: list[str], code: int, said: str
+    built: Path, tmp_path: Path, script: Script, arguments: list[str], code: int, said: str
 ) -> None:
     done = script(built, *arguments, "--out", tmp_path / "out")
-    assert done.returncode == code
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == code
+    assert said in done.err
+    assert "Traceback" not in done.err
     assert not (tmp_path / "out").exists()
 
 
