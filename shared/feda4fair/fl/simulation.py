@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from importlib.util import find_spec
 from typing import Any
 
@@ -37,6 +38,9 @@ def run_ray(clients: int, run_config: dict[str, Any], *, finish: Finish) -> None
         raise MissingExtraError(
             "ray is not installed; install the extra that brings it: pip install 'feda4fair[ray]'."
         )
+    # No report to Ray's maker, and no advice about accelerators, of which none is used.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     logger = logging.getLogger("flwr")
     before = logger.level
     logger.setLevel(logging.ERROR)
