@@ -9,8 +9,16 @@ from collections.abc import Callable
 from feda4fair.errors import Feda4FairError
 
 
-def run(main: Callable[[], None]) -> int:
-    """Run a script; return 0 when done, 1 when it failed with one sentence, 130 on Ctrl-C."""
+def run(main: Callable[[], None], *, stopped: str = "nothing was left behind") -> int:
+    """Run a script; return 0 when done, 1 when it failed with one sentence, 130 on Ctrl-C.
+
+    Parameters
+    ----------
+    main : callable
+        The script.
+    stopped : str
+        What to say after Ctrl-C.
+    """
     try:
         main()
     except Feda4FairError as error:
@@ -23,6 +31,6 @@ def run(main: Callable[[], None]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("stopped; nothing was left behind.", file=sys.stderr)
+        print(f"stopped; {stopped}.", file=sys.stderr)
         return 130
     return 0

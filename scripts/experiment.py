@@ -9,10 +9,10 @@ from pathlib import Path
 
 from _command import run
 from _experiment import DEFAULT_LOCAL, Study, comparison
-from feda4fair.errors import OutputError
+from feda4fair.errors import OutputError, RecipeError
 from feda4fair.evaluate import MODELS
 from feda4fair.fl.experiment import BACKENDS
-from feda4fair.fl.methods import Option, method_names
+from feda4fair.fl.methods import Option, method_names, parse_option
 from feda4fair.fl.steps import OPTIMIZERS
 
 EXAMPLES = """examples:
@@ -108,14 +108,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _option(text: str) -> tuple[str, Option]:
-    name, sign, value = text.partition("=")
-    if not sign or not name:
-        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE, such as weight=0.6")
     try:
-        return name, float(value)
-    except ValueError:
-        return name, value
+        return parse_option(text)
+    except RecipeError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    sys.exit(run(main, stopped="--resume goes on with what is there"))

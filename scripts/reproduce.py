@@ -270,4 +270,4 @@ def _markdown(table: pd.DataFrame) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    sys.exit(run(main, stopped="--resume goes on with what is there"))

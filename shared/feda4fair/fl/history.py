@@ -155,6 +155,7 @@ class History:
             )
         part = path.with_name(f".{path.name}.part")
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             with part.open("wb") as stream:
                 np.savez_compressed(stream, **stored)
             part.replace(path)

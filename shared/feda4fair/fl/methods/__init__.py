@@ -16,7 +16,16 @@ from torch import Tensor
 
 from feda4fair.errors import RecipeError
 
-__all__ = ["Batch", "Method", "Objective", "Option", "counts", "method_names", "open_method"]
+__all__ = [
+    "Batch",
+    "Method",
+    "Objective",
+    "Option",
+    "counts",
+    "method_names",
+    "open_method",
+    "parse_option",
+]
 
 Option = str | float
 
@@ -88,6 +97,28 @@ def method_names() -> tuple[str, ...]:
     ('fedavg', 'puffle', 'reweighing')
     """
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+def parse_option(text: str) -> tuple[str, Option]:
+    """Return name and value of ``NAME=VALUE``.
+
+    Raises
+    ------
+    RecipeError
+        If it is something else.
+
+    Examples
+    --------
+    >>> parse_option("weight=0.5"), parse_option("weight=tunable")
+    (('weight', 0.5), ('weight', 'tunable'))
+    """
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise RecipeError(f"option {text!r}: write NAME=VALUE, such as weight=0.6.")
+    try:
+        return name, float(value)
+    except ValueError:
+        return name, value
 
 
 def open_method(name: str, options: Mapping[str, Option]) -> Method:
