@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from feda4fair.errors import RecipeError
@@ -64,11 +62,6 @@ class Settings:
             raise RecipeError(f"seed {self.seed}: it lies outside 0 to 2**32 - 1.")
         open_method(self.method, self.options)
 
-    @property
-    def sha256(self) -> str:
-        """Hash of all settings, whatever their order."""
-        return hashlib.sha256(json.dumps(self.plain(), sort_keys=True).encode()).hexdigest()
-
     def plain(self) -> dict[str, Any]:
         """Return the settings as JSON takes them."""
         return {**asdict(self), "options": dict(self.options)}
@@ -98,7 +91,3 @@ class Settings:
             if key.startswith("option.")
         }
         return cls(**{**known, "options": options})
-
-    def other(self, method: str, options: Mapping[str, Option]) -> Settings:
-        """Return the same settings for another method."""
-        return replace(self, method=method, options=options)
