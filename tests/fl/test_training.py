@@ -26,6 +26,8 @@ from feda4fair import (  # noqa: E402
     Schema,
     federate_table,
 )
+from feda4fair.fl.experiment import degenerate  # noqa: E402
+from feda4fair.fl.history import History  # noqa: E402
 from feda4fair.fl.methods import method_names  # noqa: E402
 from feda4fair.fl.models import Cnn, arrays, build  # noqa: E402
 from feda4fair.fl.rows import PIXELS, Rows, clean, prepare  # noqa: E402
@@ -123,6 +125,23 @@ def test_degenerate_clients_give_finite_weights(
             same = all(map(np.array_equal, trained, start))
             # PUFFLE with nothing but the penalty may rest at a model without disparity.
             assert same == (client == 0) or options == {"weight": 1.0}
+
+
+def test_degenerate_clients_are_listed(rows: Rows) -> None:
+    start = arrays(build(rows, 0))
+    counts = [count(rows, client, start)["train"] for client in range(len(rows.clients))]
+    history = History(
+        run={},
+        clients=rows.clients,
+        attributes=rows.attributes,
+        counts=[{"train": np.stack(counts)}],
+    )
+    assert degenerate(history, federation(), "g") == {
+        "one class": ["one class"],
+        "one value of g": ["one group", "tiny"],
+        "no training rows": ["empty"],
+    }
+    assert "no training rows" not in degenerate(history, federation(by_client=True), "g")
 
 
 def test_same_seed_client_and_round_give_the_same_weights(rows: Rows) -> None:
