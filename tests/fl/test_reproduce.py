@@ -75,6 +75,7 @@ def test_a_quick_report_is_whole(
     assert {path: path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_printed_tables_stand_beside_recomputed_ones(
     tmp_path: Path, reproduce: ModuleType
 ) -> None:
