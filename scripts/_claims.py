@@ -1,15 +1,15 @@
 """The paper's claims about federated training, each with what a run says about it.
 
-A claim holds where an interval (95 %) lies on its side, does not hold where it lies on the other
-side, and is undecided where the interval holds the border. Over several configs and methods a
-claim holds or does not hold where all that decide agree, and depends otherwise.
+A run says that a claim holds where an interval (95 %) lies on its side, that it does not hold
+where it lies on the other side, and nothing where the interval holds the border. One run in
+twenty may say so by chance: what several runs come to needs more than that share of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from feda4fair.intervals import wilson
 from feda4fair.rates import rates
 from feda4fair.report import FairnessReport
 
-__all__ = ["CLAIMS", "Claim", "Evidence", "Pair", "Verdict", "ask_all", "overall"]
+__all__ = ["CLAIMS", "RULE", "Claim", "Evidence", "Pair", "Verdict", "ask_all", "overall"]
 
 Floats = NDArray[np.float64]
 Verdict = Literal["holds", "does not hold", "undecided"]
@@ -85,18 +85,33 @@ class Claim:
     ask: Callable[[Pair], Iterator[Evidence]]
 
 
+CHANCE = 0.05
+
+RULE = (
+    "A claim holds, or does not hold, where more than half of the runs say so by an interval of "
+    "95 % and no more than 5 % say the opposite; it is undecided where no more than 5 % say "
+    "anything, and depends otherwise. Intervals of shares are Wilson's, those of means are normal "
+    "over the clients; neither covers the training seed or the draw of the injection."
+)
+
+
 def overall(verdicts: Sequence[Verdict]) -> str:
-    """Return what several verdicts come to.
+    """Return what several verdicts come to; see ``RULE``.
 
     Examples
     --------
     >>> overall(["holds", "undecided", "holds"]), overall(["holds", "does not hold"])
     ('holds', 'depends')
     """
-    decided = {verdict for verdict in verdicts if verdict != "undecided"}
-    if not decided:
-        return "undecided"
-    return decided.pop() if len(decided) == 1 else "depends"
+    if not verdicts:
+        return "not asked"
+    share = {name: verdicts.count(name) / len(verdicts) for name in get_args(Verdict)}
+    sides: tuple[Verdict, Verdict] = ("holds", "does not hold")
+    for side, other in (sides, sides[::-1]):
+        if share[side] > 0.5 and share[other] <= CHANCE:
+            return side
+    said = max(share[side] for side in sides)
+    return "depends" if said > CHANCE else "undecided"
 
 
 def _side(low: float, high: float, border: float) -> Verdict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pandas as pd
 from tqdm import tqdm
 
-from _claims import CLAIMS, Evidence, Pair, ask_all, overall
+from _claims import CLAIMS, RULE, Evidence, Pair, ask_all, overall
 from _command import run
 from _experiment import Run, Study, comparison, paired
 from feda4fair import plots
@@ -94,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             sections.append(_section(study, scores, models, found, args.out, quick=args.quick))
     for config in configs.get("celeba", []):
         sections.append(_labels(args.celeba, config, args.out))
-    text = "\n".join([*_head(args, configs), *_claims(pairs), *sections])
+    text = "\n".join([*_head(args, configs), *_claims(pairs), *sections, *_evidence(pairs)])
     (args.out / "report.md").write_text(text, "utf-8")
     print(*_short(pairs), f"\nreport: {args.out / 'report.md'}", sep="\n")
 
@@ -138,22 +139,30 @@ def _head(args: argparse.Namespace, configs: dict[str, list[str]]) -> list[str]:
 
 
 def _claims(pairs: Sequence[Pair]) -> list[str]:
-    """Return the claims with their evidence, under the injected protocol and the restored one."""
+    """Return what the claims come to, under the injected protocol and the restored one."""
     if not pairs:
         return []
-    lines = ["## What holds", ""]
-    found = ask_all(pairs)
-    rows = []
-    for claim in CLAIMS:
-        by_protocol = {
-            protocol: overall([e.verdict for p, e in found[claim.name] if p.protocol == protocol])
-            for protocol in ("injected", "restored")
-        }
-        rows.append({"claim": claim.name, "paper": claim.source, **by_protocol})
-    lines += [_markdown(pd.DataFrame(rows)), ""]
-    for claim in CLAIMS:
-        lines += [f"### {claim.name}", "", f"{claim.asked}", ""]
-        table = pd.DataFrame(_row(pair, each) for pair, each in found[claim.name])
+    rows = [
+        {"claim": claim.name, "paper": claim.source}
+        | {protocol: _said(found, protocol) for protocol in ("injected", "restored")}
+        for claim, found in zip(CLAIMS, ask_all(pairs).values(), strict=True)
+    ]
+    return ["## What holds", "", _markdown(pd.DataFrame(rows)), "", RULE, ""]
+
+
+def _said(found: Sequence[tuple[Pair, Evidence]], protocol: str) -> str:
+    verdicts = [each.verdict for pair, each in found if pair.protocol == protocol]
+    counts = Counter(verdicts).most_common()
+    listed = ", ".join(f"{count} {verdict}" for verdict, count in counts)
+    return f"{overall(verdicts)} ({listed or 'no run'})"
+
+
+def _evidence(pairs: Sequence[Pair]) -> list[str]:
+    """Return the figures and intervals behind every claim."""
+    lines = []
+    for claim, found in zip(CLAIMS, ask_all(pairs).values(), strict=True):
+        lines += [f"## Evidence: {claim.name}", "", claim.asked, ""]
+        table = pd.DataFrame(_row(pair, each) for pair, each in found)
         lines += [_markdown(table) if len(table) else "No run speaks of it.", ""]
     return lines
 
@@ -172,9 +181,7 @@ def _row(pair: Pair, found: Evidence) -> dict[str, object]:
 
 def _short(pairs: Sequence[Pair]) -> Iterator[str]:
     for claim, found in ask_all(pairs).items():
-        verdicts = [e.verdict for p, e in found if p.protocol == "injected"]
-        counts = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
-        yield f"{claim}: {overall(verdicts)} ({counts or 'no run'})"
+        yield f"{claim}: {_said(found, 'injected')}"
 
 
 def _section(
