@@ -192,8 +192,10 @@ def _rare_values(pair: Pair) -> Iterator[Evidence]:
         return
     for attribute in pair.others:
         here, there = (rates(r.cube.on(attribute), "DD") for r in (pair.local, pair.reached))
-        rows = here.total.sum(axis=0)
-        rare = np.argsort(rows, kind="stable")[: len(rows) // 2]
+        rows = pair.local.cube.on(attribute).counts.sum(axis=(0, 2, 3))
+        order = np.argsort(rows, kind="stable")
+        present = order[rows[order] > 0]
+        rare = present[: len(present) // 2]
         before, after = (np.asarray(p.lowest()[:, rare].any(axis=1)) for p in (here, there))
         known = here.lowest().any(axis=1) & there.lowest().any(axis=1)
         moved = np.array(after[known], np.float64) - before[known]

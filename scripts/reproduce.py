@@ -203,7 +203,8 @@ def _section(
         for kind, figure in _figures(pair).items():
             file = f"{name.replace(' ', '-')}-{pair.model}-{pair.method}-{kind}.png"
             plots.save(figure, out / "figures" / file)
-            lines.append(f"![{name}: {MODELS[pair.model]} against {pair.method}](figures/{file})")
+            said = f"{name}: {MODELS[pair.model]} against {pair.method}, {kind}"
+            lines += [f"![{said}](figures/{file})", ""]
     return "\n".join([*lines, ""])
 
 

@@ -14,6 +14,9 @@ pytest.importorskip("torch", reason="torch is not installed (extra fl)")
 pytest.importorskip("flwr", reason="flwr is not installed (extra fl)")
 pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra plots)")
 
+from feda4fair.cube import Attribute, Cube
+from feda4fair.report import FairnessReport, measure_cube
+
 SCRIPTS = Path(__file__).resolve().parent.parent.parent / "scripts"
 
 
@@ -78,6 +81,38 @@ def test_a_quick_report_is_whole(
     before = {path: path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
     reproduce.main([*arguments, "--resume"])
     assert {path: path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()} == before
+
+
+def value_report(rates: list[list[float]]) -> FairnessReport:
+    """Return clients with 100, 60, 40 and 20 rows of four values, and shares predicted 1."""
+    sizes = np.array([100, 60, 40, 20])
+    ones = np.rint(np.array(rates) * sizes).astype(np.int64)
+    counts = np.zeros((len(rates), 4, 2, 2), np.int64)
+    counts[..., 0, 1], counts[..., 0, 0] = ones, sizes - ones
+    race = Attribute(name="race", values=("A", "B", "C", "D"), codes=(1, 2, 3, 4))
+    names = tuple(f"c{k}" for k in range(len(rates)))
+    return measure_cube(Cube(clients=names, attributes=(race,), counts=counts), compare=("race",))
+
+
+def test_rare_values_by_hand(claims: ModuleType) -> None:
+    # C and D are the rarer half. Lowest: locally A, B, C, D; then D, C, C, A.
+    low = {value: np.full(4, 0.5) - 0.3 * np.eye(4)[i] for i, value in enumerate("ABCD")}
+    local, reached = (value_report([low[v].tolist() for v in order]) for order in ("ABCD", "DCCA"))
+    pair = claims.Pair(
+        config="demo value",
+        method="puffle",
+        model="lr",
+        protocol="injected",
+        mitigated="sex",
+        local=local,
+        reached=reached,
+        baseline=reached,
+        harms=(),
+    )
+    (found,) = claims._rare_values(pair)
+    assert found.what.startswith("lowest rate at D, C:")
+    assert found.value == (1 + 1 + 0 - 1) / 4
+    assert found.verdict == "undecided"
 
 
 @pytest.mark.slow
