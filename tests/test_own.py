@@ -196,6 +196,16 @@ def test_a_written_federation_loads_like_a_built_in_one(tmp_path: Path) -> None:
     assert "- Can others extend it, and how?" in sheet
 
 
+def test_rows_of_an_earlier_folder_of_that_name_are_never_shown(tmp_path: Path) -> None:
+    for count, place in ((60, "a"), (120, "b"), (180, "a")):
+        made = federate(people(count), schema=SCHEMA, partition=Iid(2))
+        (tmp_path / place).mkdir(exist_ok=True)
+        write(made, tmp_path / place / "own", overwrite=True)
+        cache = str(tmp_path / "cache")
+        loaded = load_dataset(str(tmp_path / place / "own"), "default", cache_dir=cache)
+        assert sum(loaded.num_rows.values()) == count
+
+
 def test_rows_are_conserved_and_only_ruled_rows_change() -> None:
     table = people()
     made = federate(table, schema=SCHEMA, partition=Iid(4), groups=SIX)

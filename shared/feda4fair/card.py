@@ -126,7 +126,9 @@ def card_metadata(facts: Facts) -> dict[str, Any]:
     """Return the YAML block of the card.
 
     ``dataset_info`` holds features only: split sizes there would make ``load_dataset(...,
-    filters=...)`` fail its own check.
+    filters=...)`` fail its own check. A config's description names its content, since ``datasets``
+    takes local folders of one name for the same dataset, and shows old rows from its cache, unless
+    this block tells them apart.
     """
     prose, manifest = facts.prose, facts.manifest
     configs = []
@@ -135,7 +137,12 @@ def card_metadata(facts: Facts) -> dict[str, Any]:
             {"split": split, "path": f"data/{name}/{split}-*.parquet"}
             for split in config["splits"]
         ]
-        entry: dict[str, Any] = {"config_name": name, "data_files": data_files}
+        content = f"rows with content hash {config['content_sha256'][:16]}"
+        entry: dict[str, Any] = {
+            "config_name": name,
+            "description": content,
+            "data_files": data_files,
+        }
         configs.append(entry | ({"default": True} if position == 0 else {}))
     tags = [*prose.get("tags", []), *(["synthetic"] if manifest["synthetic"] else [])]
     return {
