@@ -38,7 +38,7 @@ def build(
     dataset: Dataset,
     recipes: Sequence[Recipe],
     source: Source,
-    out: Path,
+    out: Path | str,
     *,
     clients: Sequence[str] = (),
     form: Literal["full", "index"] = "full",
@@ -57,8 +57,9 @@ def build(
         The configs to build, e.g. ``dataset.choose(["value-device"])``.
     source : Source
         Where the rows come from.
-    out : Path
-        Target folder; it appears complete or not at all.
+    out : Path or str
+        Target folder, which appears complete or not at all; or the URL of one, see
+        :func:`feda4fair.staging.staging`.
     clients : sequence of str
         Only these clients, each exactly as among all others; all by default.
     form : {"full", "index"}
@@ -359,7 +360,7 @@ class _OneBehind:
             self._pending.result()
 
 
-def own_words(out: Path, dataset: Dataset) -> str:
+def own_words(out: Path | str, dataset: Dataset) -> str:
     """Return the card of an earlier build of the dataset, in which people may have written.
 
     Raises
@@ -367,8 +368,8 @@ def own_words(out: Path, dataset: Dataset) -> str:
     OutputError
         If it cannot be merged; asked first, so that no work is done in vain.
     """
-    card = out / CARD
-    if not card.is_file() or read_manifest(out)["dataset"] != dataset.name:
+    card = Path(out) / CARD
+    if not card.is_file() or read_manifest(Path(out))["dataset"] != dataset.name:
         return ""
     try:
         text = card.read_text("utf-8")

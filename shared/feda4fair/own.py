@@ -190,8 +190,9 @@ def write(
     ----------
     federation : Federation
         As `federate` returned it.
-    out : path
-        Target folder; it appears complete or not at all.
+    out : path or str
+        Target folder, which appears complete or not at all; or the URL of one, such as
+        ``s3://bucket/name``.
     prose : mapping, optional
         What no program can compute; see :func:`own_dataset`.
     overwrite : bool, default False
@@ -213,8 +214,9 @@ def write(
             "feda4fair.steps."
         )
     dataset, origin = own_dataset([federation.recipe], prose), federation.origin
-    with staging(Path(out), overwrite=overwrite) as folder:
-        words = own_words(Path(out), dataset)
+    place = out if isinstance(out, str) else Path(out)
+    with staging(place, overwrite=overwrite) as folder:
+        words = own_words(place, dataset)
         with ConfigWriter(folder, federation.recipe, attach=_as_they_are) as writer:
             writer.add(federation)
             config = writer.finish()
