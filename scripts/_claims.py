@@ -29,6 +29,12 @@ Z = 1.959963984540054
 THRESHOLD = 0.09
 """The disparity that the paper's clients were made to exceed."""
 
+NAMED: Mapping[str, Sequence[str]] = {
+    "RAC1P": ("Alaska Native/American Indian", "Others"),
+    "Marital_status": ("Divorced",),
+}
+"""Values that the paper says the disadvantage moves to (5.2, C.2.2)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
@@ -187,7 +193,7 @@ def _others_worse(pair: Pair) -> Iterator[Evidence]:
 
 
 def _rare_values(pair: Pair) -> Iterator[Evidence]:
-    """Ask whether the lowest rate moves to the rarer half of the values."""
+    """Ask whether the lowest rate moves to the rarer half of the values, and to those named."""
     if pair.mitigated in pair.reached.contenders:
         return
     for attribute in pair.others:
@@ -195,12 +201,16 @@ def _rare_values(pair: Pair) -> Iterator[Evidence]:
         rows = pair.local.cube.on(attribute).counts.sum(axis=(0, 2, 3))
         order = np.argsort(rows, kind="stable")
         present = order[rows[order] > 0]
-        rare = present[: len(present) // 2]
-        before, after = (np.asarray(p.lowest()[:, rare].any(axis=1)) for p in (here, there))
-        known = here.lowest().any(axis=1) & there.lowest().any(axis=1)
-        moved = np.array(after[known], np.float64) - before[known]
-        names = ", ".join(here.attribute.values[i] for i in rare)
-        yield _mean(f"lowest rate at {names}: share, global minus local", moved, positive=True)
+        groups = {"rarer half": [here.attribute.values[i] for i in present[: len(present) // 2]]}
+        if attribute in NAMED:
+            groups["named by the paper"] = [*NAMED[attribute]]
+        for kind, values in groups.items():
+            chosen = [here.attribute.index(value) for value in values]
+            before, after = (np.asarray(p.lowest()[:, chosen].any(axis=1)) for p in (here, there))
+            known = here.lowest().any(axis=1) & there.lowest().any(axis=1)
+            moved = np.array(after[known], np.float64) - before[known]
+            what = f"lowest rate at {', '.join(values)} ({kind}): share, global minus local"
+            yield _mean(what, moved, positive=True)
 
 
 def _still_unfair(pair: Pair) -> Iterator[Evidence]:
@@ -241,7 +251,8 @@ CLAIMS: Sequence[Claim] = (
     Claim(
         name="Value bias: federated training moves the disadvantage to rare groups",
         source="5.3, third; Figure 9",
-        asked="Does the share of clients whose lowest rate is that of a rare value grow?",
+        asked="Does the share of clients whose lowest rate is that of a rare value grow? Rare is "
+        "the rarer half of the values by rows; beside it stand those that the paper names.",
         ask=_rare_values,
     ),
     Claim(

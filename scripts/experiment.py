@@ -8,12 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from _command import run
-from _experiment import DEFAULT_LOCAL, Study, comparison
-from feda4fair.errors import OutputError, RecipeError
+from feda4fair.errors import MissingExtraError, OutputError, RecipeError
 from feda4fair.evaluate import MODELS
-from feda4fair.fl.experiment import BACKENDS
-from feda4fair.fl.methods import Option, method_names, parse_option
-from feda4fair.fl.steps import OPTIMIZERS
+
+try:
+    from _experiment import DEFAULT_LOCAL, Study, comparison
+    from feda4fair.fl.experiment import BACKENDS
+    from feda4fair.fl.methods import Option, method_names, parse_option
+    from feda4fair.fl.steps import OPTIMIZERS
+except MissingExtraError as error:
+    sys.exit(f"error: {error}")
 
 EXAMPLES = """examples:
   experiment.py build/acs attribute-silo --method fedavg puffle reweighing --out build/silo

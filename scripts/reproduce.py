@@ -15,14 +15,18 @@ from tqdm import tqdm
 
 from _claims import CLAIMS, RULE, Evidence, Pair, ask_all, overall
 from _command import run
-from _experiment import Run, Study, comparison, paired
-from feda4fair import plots
-from feda4fair.errors import OutputError
+from feda4fair.errors import MissingExtraError, OutputError
 from feda4fair.evaluate import MODELS, Model
 from feda4fair.manifest import read_manifest
 from feda4fair.measurement import measure
 from feda4fair.readback import read_federation
 from feda4fair.score import Score
+
+try:
+    from _experiment import Run, Study, comparison, paired
+    from feda4fair import plots
+except MissingExtraError as error:
+    sys.exit(f"error: {error}")
 
 EXAMPLES = """examples:
   reproduce.py --acs build/acs --dutch build/dutch --celeba build/celeba --out build/paper

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -250,6 +251,18 @@ def test_bad_input_gives_one_sentence(
     assert said in done.err
     assert "Traceback" not in done.err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["experiment.py", "reproduce.py"])
+def test_a_missing_extra_is_one_sentence(name: str, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('no torch')")
+    command = [sys.executable, SCRIPT.with_name(name), "--help"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tmp_path)}
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: feda4fair.fl trains with torch and flwr")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_history_without_rows_of_a_view_says_so() -> None:

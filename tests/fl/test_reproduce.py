@@ -110,7 +110,7 @@ def test_rare_values_by_hand(claims: ModuleType) -> None:
         harms=(),
     )
     (found,) = claims._rare_values(pair)
-    assert found.what.startswith("lowest rate at D, C:")
+    assert found.what.startswith("lowest rate at D, C (rarer half):")
     assert found.value == (1 + 1 + 0 - 1) / 4
     assert found.verdict == "undecided"
 
