@@ -120,10 +120,11 @@ def inject(rows: int, rounds: int) -> None:
         raise SystemExit("inject: the results differ")
 
 
-def client(rows: int, rounds: int) -> None:
+def client(kind: str, rows: int, rounds: int) -> None:
     """Time loading one client of 150 by the index, and by reading all and filtering.
 
-    The other side finds its dataset cached; only the first call of a user pays for that.
+    "first" gives the other side an empty cache, as a user's first call finds it; "again" the cache
+    that this call left. Ours keeps none.
     """
     import datasets
 
@@ -144,8 +145,9 @@ def client(rows: int, rounds: int) -> None:
             own = load_client(str(folder), "default", "123", split="train")
             results["ours"] = ids_of(own)
 
-        def theirs(_: int) -> None:
-            every = datasets.load_dataset(str(folder), "default", split="train")
+        def theirs(turn: int) -> None:
+            cache = f"{place}/cache-{turn if kind == 'first' else 'kept'}"
+            every = datasets.load_dataset(str(folder), "default", split="train", cache_dir=cache)
             own = every.filter(
                 lambda ids: [name == "123" for name in ids],
                 batched=True,
@@ -155,7 +157,8 @@ def client(rows: int, rounds: int) -> None:
             )
             results["theirs"] = ids_of(own)
 
-        theirs(0)
+        if kind == "again":
+            theirs(0)
         in_turn(ours, theirs, rounds)
     if not results["ours"] or results["ours"] != results["theirs"]:
         raise SystemExit("client: the rows differ")
@@ -311,8 +314,8 @@ def main() -> None:
             rebuild(Path(source), Path(out), states, int(year))
         case ["inject", rows, rounds]:
             inject(int(rows), int(rounds))
-        case ["client", rows, rounds]:
-            client(int(rows), int(rounds))
+        case ["client", kind, rows, rounds]:
+            client(kind, int(rows), int(rounds))
         case ["partition", kind, clients, rows, rounds]:
             partition(kind, int(clients), int(rows), int(rounds))
         case ["fairness", clients, rows, rounds]:

@@ -154,7 +154,18 @@ def timings(bench: Bench, *, quick: bool) -> list[Timing]:
             ("rebuild", *where),
         ),
         Timing("inject, 51 clients", "pandas per client", "30x", ("inject", rows, rounds)),
-        Timing("load one client of 150", "load_dataset, filter", "20x", ("client", rows, rounds)),
+        Timing(
+            "load one client of 150, first time",
+            "load_dataset, filter",
+            "20x",
+            ("client", "first", rows, rounds),
+        ),
+        Timing(
+            "load one client of 150, again",
+            "load_dataset from its cache, filter",
+            "",
+            ("client", "again", rows, rounds),
+        ),
         *(
             Timing(
                 f"partition {many} clients ({kind}), {int(rows):,} rows, first client",
