@@ -1,0 +1,192 @@
+"""Step 4, Inspect: the disparities of every client, before and after injection."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from feda4fair.dashboard import charts
+from feda4fair.dashboard.splitting import counted
+from feda4fair.dashboard.state import KEEP, Session, result
+from feda4fair.disparity import PARTS, Figure
+from feda4fair.evaluate import MODELS, Model
+from feda4fair.points import FIGURES, describe
+from feda4fair.rates import Metric
+from feda4fair.recipe import Recipe
+from feda4fair.report import FairnessReport
+
+__all__ = ["show", "table"]
+
+SIDES: Final = ("Before injection", "After injection")
+LABELS: Final = "labels, before any training"
+LEADING: Final = "each client's dominant attribute"
+MOST_RANKED: Final = 10
+
+
+def show(here: Session) -> None:
+    """Show the step: figures of both sides, charts side by side, and the table behind them."""
+    st.subheader("Inspect: how unfair is each client?")
+    one, two, three = st.columns(3)
+    kinds = [LABELS, *(f"predictions of local {name} models" for name in MODELS.values())]
+    kind = one.selectbox("Measured on", kinds, key=f"{KEEP}measured")
+    model = None if kind == LABELS else list(MODELS)[kinds.index(kind) - 1]
+    figures: list[Figure] = ["DD"] if model is None else ["DD", "EOD"]
+    figure = two.selectbox(
+        "Figure",
+        figures,
+        format_func=lambda name: f"{FIGURES[name].capitalize()} ({name})",
+        key=f"{KEEP}figure-{len(figures)}",
+        help="EOD needs predictions: choose local models.",
+    )
+    reports = _reports(here, model)
+    if reports is None:
+        return
+    choices = [LEADING] if len(reports[1].contenders) > 1 else []
+    choices += [attribute.name for attribute in reports[1].attributes()]
+    level = three.selectbox("Color by", choices, key=f"{KEEP}level-{'-'.join(choices)}")
+    attribute = None if level == LEADING else level
+    _show_pooled(reports, figure)
+    _show_charts(reports, attribute, figure)
+    _show_ranking(reports[1], figure)
+    _show_table(reports, attribute or reports[1].contenders[0], figure)
+
+
+def _reports(here: Session, model: Model | None) -> list[FairnessReport] | None:
+    """Return the reports before and after injection."""
+    if model is None:
+        found = counted(here, here.recipe)
+        return None if found is None else list(found.reports)
+    reports = []
+    for recipe in (here.clean, here.recipe):
+        modeled = _model(here, recipe, model)
+        if modeled is None:
+            return None
+        reports.append(modeled.report)
+        if modeled.notes:
+            with st.expander(f"{len(modeled.notes)} notes on the models of {recipe}"):
+                st.markdown("\n".join(f"- {note}" for note in modeled.notes[:50]))
+    return reports
+
+
+def _model(here: Session, recipe: Recipe, model: Model) -> Any:
+    rows = here.rows
+    assert rows is not None, "the step is open once there are rows"
+    return result(
+        f"model {model}",
+        recipe,
+        f"Training each client's {MODELS[model]} model",
+        lambda tick: rows.model(recipe, model, tick),
+    )
+
+
+def _sizes(report: FairnessReport, name: str, figure: Figure) -> Any:
+    return report.attribute(name, figure)["size"].astype("float64")
+
+
+def _show_pooled(reports: list[FairnessReport], figure: Figure) -> None:
+    """Show of each attribute the pooled figure and the clients' median, after and before."""
+    for attribute in reports[1].attributes():
+        name = attribute.name
+        pooled = [one.pooled.finding("pooled", name, figure).disparity.size for one in reports]
+        middle = [float(np.nanmedian(_sizes(one, name, figure))) for one in reports]
+        frame = reports[1].attribute(name, figure)
+        told = int((frame["verdict"] == "toward").sum())
+        one, two, three = st.columns(3)
+        _metric(one, f"{name}: pooled {figure}", pooled[1], pooled[0])
+        _metric(two, f"{name}: median {figure} of clients", middle[1], middle[0])
+        three.metric(
+            f"{name}: clients biased toward one value",
+            f"{told} of {len(frame)}",
+            border=True,
+            help="Said only where it can be told apart from chance.",
+        )
+
+
+def _metric(place: Any, name: str, after: float | None, before: float | None) -> None:
+    shown = "undefined" if after is None or np.isnan(after) else f"{after:.4f}"
+    delta = None if before is None or after is None else f"{after - before:+.4f} by injection"
+    place.metric(name, shown, delta, delta_color="inverse", border=True)
+
+
+def _show_charts(reports: list[FairnessReport], attribute: str | None, figure: Figure) -> None:
+    end = charts.top(reports, attribute, figure)
+    for place, report, side in zip(st.columns(2), reports, SIDES, strict=True):
+        chart = charts.dots(report, attribute, figure, end=end, title=side)
+        place.altair_chart(chart, alt=f"{side}: {describe(report, figure)}")
+        place.caption(describe(report, figure))
+    name = attribute or reports[1].contenders[0]
+    metric: Metric = PARTS[figure][0]
+    gaps = [report.assessments[name, metric].part.gap() for report in reports]
+    limit = max(0.01, *(float(np.nanmax(np.abs(np.r_[0.0, gap.ravel()]))) for gap in gaps))
+    for report, side in zip(reports, SIDES, strict=True):
+        chart = charts.heat_map(report, name, metric, limit=limit, title=side)
+        st.altair_chart(chart, alt=f"{side}: gaps of {name}, a heat map of the table below")
+    if len(reports[1].clients) > charts.MOST_BARS:
+        st.caption(
+            f"Charts show {charts.MOST_BARS} of {len(reports[1].clients):,} clients; figures and "
+            "the table have all."
+        )
+
+
+def _show_ranking(report: FairnessReport, figure: Figure) -> None:
+    """Show the clients with the largest disparity, in words."""
+    found = [report.worst(client, figure) for client in report.clients]
+    known = [one for one in found if one.disparity.size is not None]
+    known.sort(key=lambda one: -(one.disparity.size or 0))
+    st.markdown(f"**Largest {FIGURES[figure]} after injection**")
+    frame = pd.DataFrame(
+        {
+            "Client": one.client,
+            "Attribute": one.attribute,
+            figure: f"{one.disparity.size:.4f}",
+            "Worst value": ", ".join(one.worst_set),
+            "Verdict": f"toward {one.toward}" if one.toward else one.verdict,
+        }
+        for one in known[:MOST_RANKED]
+    )
+    if frame.empty:
+        st.caption("No client has a figure.")
+    else:
+        st.table(frame.set_index("Client"))
+
+
+def table(reports: list[FairnessReport], attribute: str, metric: Metric) -> pd.DataFrame:
+    """Return every client and value of an attribute, before and after injection.
+
+    Parameters
+    ----------
+    reports : list of two FairnessReport
+        Before and after.
+    attribute : str
+        Which attribute.
+    metric : {"DD", "TPR", "FPR"}
+        Which gaps.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``client_id, value, support, gap before, gap, low, high, disparity, verdict``.
+    """
+    before, after = (
+        report.to_frame().query(
+            "scope == 'client' and attribute == @attribute and metric == @metric"
+        )
+        for report in reports
+    )
+    frame = after[
+        ["client_id", "value", "support", "gap", "gap_low", "gap_high", "disparity", "verdict"]
+    ].reset_index(drop=True)
+    frame.insert(3, "gap before", before["gap"].to_numpy())
+    return frame.rename(columns={"gap_low": "low", "gap_high": "high"})
+
+
+def _show_table(reports: list[FairnessReport], attribute: str, figure: Figure) -> None:
+    for metric in PARTS[figure]:
+        st.markdown(f"**{attribute}, {metric}: support, gap with interval, and verdict**")
+        frame = table(reports, attribute, metric)
+        number = st.column_config.NumberColumn(format="%.4f")
+        names = ("gap before", "gap", "low", "high", "disparity")
+        st.dataframe(frame, hide_index=True, column_config=dict.fromkeys(names, number))
