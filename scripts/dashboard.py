@@ -82,13 +82,13 @@ def command(address: str, port: int, *, local: bool) -> list[str]:
         "client.toolbarMode": "viewer",
         "client.showErrorLinks": False,
         "runner.magicEnabled": False,
-        "logger.level": "warning",
+        "logger.level": "error",
         "logger.hideWelcomeMessage": True,
     }
-    if local:
-        options["server.allowedHosts"] = '["127.0.0.1", "localhost", "[::1]"]'
     page = Path(__file__).with_name("_page.py")
     flags = [f"--{name}={_text(value)}" for name, value in options.items()]
+    hosts = ("127.0.0.1", "localhost", "::1") if local else ()
+    flags += [f"--server.allowedHosts={host}" for host in hosts]
     own = [] if local else ["--no-paths"]
     return [sys.executable, "-m", "streamlit", "run", str(page), *flags, "--", *own]
 

@@ -45,22 +45,23 @@ LAYERS = [
     *("finding", "longform", "overview", "archive", "report", "measurement"),
     *("points", "drawing", "plots"),
     *("parquet", "manifest", "facts", "phrases", "answers", "datasheet", "croissant", "card"),
-    *("staging", "build", "own", "builder", "readback"),
+    *("staging", "build", "script", "own", "builder", "readback"),
     *("release", "remote", "preflight", "changes", "hub", "verify"),
     *("heldout", "harm", "scorecard", "score", "evaluate", "calibrate"),
     *("flower", "fl"),
+    "dashboard",
 ]
 
 # The only modules of the library that may import what an extra brings.
 HEAVY = {
-    "altair": set[str](),
+    "altair": {"dashboard"},
     "flwr": {"fl"},
     "flwr_datasets": {"flower"},
     "isal": {"feda4fair_acs"},
     "matplotlib": {"plots"},
     "optuna": {"fl"},
     "ray": {"build"},
-    "streamlit": set[str](),
+    "streamlit": {"dashboard"},
     "torch": {"fl"},
     "xgboost": {"evaluate"},
 }

@@ -18,7 +18,7 @@ except ImportError:
     ) from None
 
 from feda4fair.dashboard import exporting, injecting, inspecting, loading, splitting
-from feda4fair.dashboard.state import Session, Stopped, keep_widgets, session
+from feda4fair.dashboard.state import Session, Stopped, keep_widgets, plain, session
 from feda4fair.dataset import Dataset
 from feda4fair.errors import Feda4FairError
 
@@ -36,6 +36,7 @@ STYLE: Final = """<style>
 }
 .stMainBlockContainer { max-width: 1200px; padding-top: 3rem; padding-bottom: 7rem; }
 [data-testid="stMetricValue"] { font-size: 1.5rem; }
+h1 { font-size: 1.9rem !important; }
 </style>"""
 
 
@@ -80,7 +81,7 @@ def _guarded(show: Callable[[], None]) -> None:
     try:
         show()
     except Feda4FairError as error:
-        st.error(str(error))
+        st.error(plain(error))
     except Stopped:
         st.info("Stopped.")
     except MemoryError:
@@ -147,6 +148,7 @@ def _summary(here: Session) -> str:
     try:
         recipe = here.recipe
     except Feda4FairError:
-        return f"{here.rows.count:,} rows of {here.base.dataset}; see the message above."
+        return f"{here.rows.count:,} rows of {plain(here.base.dataset)}; see the message above."
     kind = "as in the benchmark" if here.is_benchmark else f"{len(recipe.rules)} rules"
-    return f"**{recipe}**: {here.rows.count:,} rows, {type(recipe.partition).__name__}, {kind}."
+    partition = type(recipe.partition).__name__
+    return f"**{plain(recipe)}**: {here.rows.count:,} rows, {partition}, {kind}."

@@ -23,7 +23,8 @@ from feda4fair.report import FairnessReport
 __all__ = ["MOST_BARS", "dots", "heat_map", "shares", "sizes", "top"]
 
 MOST_BARS: Final = 150
-HEIGHT: Final = 230
+HEIGHT: Final = 340
+"""Pixels of a chart with its title, axis and legend."""
 PALETTE: Final = [*COLORS[:-1], "#A0A0A0", "#8C564B", "#17BECF"]
 """Of the paper's figures; black, which a dark page swallows, gives way to gray."""
 SHAPES: Final = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross"]
@@ -66,9 +67,10 @@ def _legend() -> alt.Legend:
     return alt.Legend(orient="bottom", columns=3, labelLimit=220, titleLimit=400)
 
 
-def _finish(chart: Any, title: str) -> Any:
+def _finish(chart: Any, title: str, height: int = HEIGHT) -> Any:
     head = alt.TitleParams(title, anchor="start", fontSize=14, limit=900)
-    return chart.properties(title=head, width="container")
+    fit = alt.AutoSizeParams(type="fit", contains="padding")
+    return chart.properties(title=head, width="container", height=height, autosize=fit)
 
 
 def sizes(cube: Cube, labels: tuple[str, str]) -> Any:
@@ -83,7 +85,7 @@ def sizes(cube: Cube, labels: tuple[str, str]) -> Any:
             "rows": counts.ravel(),
         }
     )
-    chart = alt.Chart(frame, height=HEIGHT).mark_bar()
+    chart = alt.Chart(frame).mark_bar()
     chart = chart.encode(
         x=_clients(names),
         y=alt.Y("rows:Q", title="Rows"),
@@ -106,7 +108,7 @@ def shares(cube: Cube, attribute: str) -> Any:
             "rows": counts.ravel(),
         }
     )
-    chart = alt.Chart(frame, height=HEIGHT).mark_bar()
+    chart = alt.Chart(frame).mark_bar()
     chart = chart.encode(
         x=_clients(names),
         y=alt.Y("rows:Q", stack="normalize", title="Share", axis=alt.Axis(format="%")),
@@ -169,14 +171,18 @@ def dots(
     names = list(frame["client"])
     measured = {one.name: one for one in report.attributes()}
     kinds = [*report.contenders] if attribute is None else [*measured[attribute].values]  # noqa: PD011 - as above
-    base = alt.Chart(frame, height=HEIGHT)
+    base = alt.Chart(frame)
     scale = alt.Scale(domain=[0, end])
     lines = base.mark_rule(opacity=0.45, color=GRAY).encode(
         x=_clients(names),
         y=alt.Y("low:Q", scale=scale, title=FIGURES[figure].capitalize()),
         y2="high:Q",
     )
-    what = "Attribute with the largest" if attribute is None else f"Worst value of {attribute}"
+    what = (
+        "Attribute with the largest disparity"
+        if attribute is None
+        else f"Worst value of {attribute}"
+    )
     shape = alt.Shape(
         "kind:N",
         title=what,
@@ -199,7 +205,7 @@ def dots(
             alt.Tooltip("known", title="verdict"),
         ],
     )
-    return _finish(lines + marks, f"{title}: {FIGURES[figure]} of {outcome(report)}")
+    return _finish(lines + marks, f"{title}: {figure} of {outcome(report)}", 380)
 
 
 def heat_map(
@@ -220,11 +226,10 @@ def heat_map(
             "sure": found.significant[at].ravel(),
         }
     )
-    height = max(90, 26 * len(values))
     y = alt.Y("value:N", sort=values, title=attribute, axis=alt.Axis(labelLimit=130))
     scale = alt.Scale(domain=[-limit, 0, limit], range=["#B2182B", "#F7F7F7", "#2166AC"])
     bar = alt.Legend(orient="bottom", format="+.2f", gradientLength=220, titleLimit=400)
-    cells = alt.Chart(frame, height=height).mark_rect()
+    cells = alt.Chart(frame).mark_rect()
     cells = cells.encode(
         x=_clients(names),
         y=y,
@@ -252,4 +257,5 @@ def heat_map(
     return _finish(
         cells + marks.encode(x=_clients(names), y=y),
         f"{title}: gaps of {attribute} in each client (dot: significant)",
+        210 + max(60, 26 * len(values)),
     )

@@ -11,7 +11,7 @@ from typing import Final, Literal
 import streamlit as st
 
 from feda4fair.dashboard.rows import Rows, Tick
-from feda4fair.dashboard.state import KEEP, Session, Stopped, result, start, watch
+from feda4fair.dashboard.state import KEEP, Session, Stopped, plain, result, start, watch
 from feda4fair.errors import OutputError, PublishError
 from feda4fair.hub import plan
 from feda4fair.recipe import Recipe
@@ -155,7 +155,7 @@ def _show_files(found: Exported, recipe: Recipe, name: str) -> None:
         "Dataset card", card.read_text("utf-8"), f"{name}-card.md", "text/markdown", key="card"
     )
     with st.expander("Read the datasheet"):
-        st.markdown(sheet.read_text("utf-8"))
+        st.code(sheet.read_text("utf-8"), language=None, wrap_lines=True, height=400)
 
 
 def _show_dry_run(here: Session, found: Exported, recipe: Recipe) -> None:
@@ -178,7 +178,7 @@ def _show_dry_run(here: Session, found: Exported, recipe: Recipe) -> None:
             try:
                 made = plan(found.folder, repo_id, consent=consent, index_only=index_only)
             except (PublishError, OutputError) as error:
-                st.error(str(error).replace(f"{found.folder}", found.folder.name))
+                st.error(plain(str(error).replace(f"{found.folder}", found.folder.name)))
                 return
         st.code(made.describe(), language=None)
 
@@ -195,7 +195,7 @@ def _show_folder(rows: Rows, recipe: Recipe, form: Form, name: str) -> None:
             out = Path(path.strip()).expanduser()
             st.session_state[done] = _write(rows, recipe, out, form, overwrite=overwrite)
         if st.session_state.get(done):
-            st.success(st.session_state[done])
+            st.success(plain(st.session_state[done]))
 
 
 def _write(rows: Rows, recipe: Recipe, out: Path, form: Form, *, overwrite: bool) -> str:

@@ -10,7 +10,7 @@ import streamlit as st
 from feda4fair.columns import Value
 from feda4fair.dashboard.rows import Counted
 from feda4fair.dashboard.splitting import counted
-from feda4fair.dashboard.state import KEEP, Session, start
+from feda4fair.dashboard.state import KEEP, Session, plain, show_table, start
 from feda4fair.errors import RecipeError
 from feda4fair.recipe import BiasRule, ClientGroup, Gaussian, Rate
 from feda4fair.scenarios import attribute_bias, homogeneous, opposed, value_bias
@@ -73,7 +73,9 @@ def _groups(here: Session, kind: str, schema: Schema, tag: str) -> tuple[ClientG
         return value_bias(attribute, values, drop=drop, flip=flip)
     targets: dict[str, Value] = {}
     for name, column in zip(schema.sensitive, st.columns(len(schema.sensitive)), strict=True):
-        value = column.selectbox(name, ["—", *_names(schema, name)], key=f"{tag}target-{name}")
+        value = column.selectbox(
+            plain(name), ["—", *_names(schema, name)], key=f"{tag}target-{name}"
+        )
         targets |= {} if value == "—" else {name: value}
     drop, flip = _rates(tag)
     if not targets:
@@ -177,7 +179,7 @@ def _rule(schema: Schema, tag: str) -> BiasRule:
     label = st.radio(
         "Acts on rows labeled",
         [1, 0],
-        format_func=lambda label: schema.label.names[label],
+        format_func=lambda label: plain(schema.label.names[label]),
         horizontal=True,
         key=f"{tag}label",
     )
@@ -240,11 +242,13 @@ def _show_touched(found: Counted) -> None:
             "Flip rate": _range(frame, "flip"),
         }
     )
-    st.table(shown.set_index("Against"))
+    show_table(shown)
     notes = [entry for entry in found.ledger if entry.note]
     if notes:
         with st.expander(f"{len(notes)} rules did nothing in a client"):
-            lines = [f"- {entry.client}, {entry.rule}: {entry.note}" for entry in notes[:50]]
+            lines = [
+                f"- {plain(f'{entry.client}, {entry.rule}: {entry.note}')}" for entry in notes[:50]
+            ]
             more = [f"- and {len(notes) - 50} more"] if len(notes) > 50 else []
             st.markdown("\n".join(lines + more))
 

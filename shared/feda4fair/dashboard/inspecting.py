@@ -10,7 +10,7 @@ import streamlit as st
 
 from feda4fair.dashboard import charts
 from feda4fair.dashboard.splitting import counted
-from feda4fair.dashboard.state import KEEP, Session, result
+from feda4fair.dashboard.state import KEEP, Session, plain, result, show_table
 from feda4fair.disparity import PARTS, Figure
 from feda4fair.evaluate import MODELS, Model
 from feda4fair.points import FIGURES, describe
@@ -67,7 +67,7 @@ def _reports(here: Session, model: Model | None) -> list[FairnessReport] | None:
         reports.append(modeled.report)
         if modeled.notes:
             with st.expander(f"{len(modeled.notes)} notes on the models of {recipe}"):
-                st.markdown("\n".join(f"- {note}" for note in modeled.notes[:50]))
+                st.markdown("\n".join(f"- {plain(note)}" for note in modeled.notes[:50]))
     return reports
 
 
@@ -92,14 +92,16 @@ def _show_pooled(reports: list[FairnessReport], figure: Figure) -> None:
         name = attribute.name
         pooled = [one.pooled.finding("pooled", name, figure).disparity.size for one in reports]
         middle = [float(np.nanmedian(_sizes(one, name, figure))) for one in reports]
-        frame = reports[1].attribute(name, figure)
-        told = int((frame["verdict"] == "toward").sum())
+        told = [int((one.attribute(name, figure)["verdict"] == "toward").sum()) for one in reports]
+        st.markdown(f"**{plain(name)}**")
         one, two, three = st.columns(3)
-        _metric(one, f"{name}: pooled {figure}", pooled[1], pooled[0])
-        _metric(two, f"{name}: median {figure} of clients", middle[1], middle[0])
+        _metric(one, f"Pooled {figure}", pooled[1], pooled[0])
+        _metric(two, f"Median {figure} of clients", middle[1], middle[0])
         three.metric(
-            f"{name}: clients biased toward one value",
-            f"{told} of {len(frame)}",
+            "Biased toward one value",
+            f"{told[1]} of {len(reports[1].clients):,}",
+            f"{told[1] - told[0]:+} by injection",
+            delta_color="inverse" if told[1] != told[0] else "off",
             border=True,
             help="Said only where it can be told apart from chance.",
         )
@@ -116,7 +118,11 @@ def _show_charts(reports: list[FairnessReport], attribute: str | None, figure: F
     for place, report, side in zip(st.columns(2), reports, SIDES, strict=True):
         chart = charts.dots(report, attribute, figure, end=end, title=side)
         place.altair_chart(chart, alt=f"{side}: {describe(report, figure)}")
-        place.caption(describe(report, figure))
+        place.caption(plain(describe(report, figure)))
+    st.caption(
+        "A dot is a client, a line its simultaneous 95 % interval. Filled: told apart from "
+        "chance. Half: biased, but which is open. Pale: small. Hollow: undetermined."
+    )
     name = attribute or reports[1].contenders[0]
     metric: Metric = PARTS[figure][0]
     gaps = [report.assessments[name, metric].part.gap() for report in reports]
@@ -150,7 +156,7 @@ def _show_ranking(report: FairnessReport, figure: Figure) -> None:
     if frame.empty:
         st.caption("No client has a figure.")
     else:
-        st.table(frame.set_index("Client"))
+        show_table(frame)
 
 
 def table(reports: list[FairnessReport], attribute: str, metric: Metric) -> pd.DataFrame:
@@ -170,12 +176,7 @@ def table(reports: list[FairnessReport], attribute: str, metric: Metric) -> pd.D
     pandas.DataFrame
         ``client_id, value, support, gap before, gap, low, high, disparity, verdict``.
     """
-    before, after = (
-        report.to_frame().query(
-            "scope == 'client' and attribute == @attribute and metric == @metric"
-        )
-        for report in reports
-    )
+    before, after = (_values(report.to_frame(), attribute, metric) for report in reports)
     frame = after[
         ["client_id", "value", "support", "gap", "gap_low", "gap_high", "disparity", "verdict"]
     ].reset_index(drop=True)
@@ -183,9 +184,15 @@ def table(reports: list[FairnessReport], attribute: str, metric: Metric) -> pd.D
     return frame.rename(columns={"gap_low": "low", "gap_high": "high"})
 
 
+def _values(frame: pd.DataFrame, attribute: str, metric: Metric) -> pd.DataFrame:
+    """Return the rows of clients for one attribute and metric."""
+    wanted = (frame["attribute"] == attribute) & (frame["metric"] == metric)
+    return frame[wanted & (frame["scope"] == "client")]
+
+
 def _show_table(reports: list[FairnessReport], attribute: str, figure: Figure) -> None:
     for metric in PARTS[figure]:
-        st.markdown(f"**{attribute}, {metric}: support, gap with interval, and verdict**")
+        st.markdown(f"**{plain(attribute)}, {metric}: support, gap with interval, and verdict**")
         frame = table(reports, attribute, metric)
         number = st.column_config.NumberColumn(format="%.4f")
         names = ("gap before", "gap", "low", "high", "disparity")

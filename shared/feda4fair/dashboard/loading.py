@@ -13,7 +13,7 @@ import streamlit as st
 from feda4fair.columns import Value
 from feda4fair.dashboard import UPLOAD_MB
 from feda4fair.dashboard.rows import Opening, Rows, Tick, open_builtin, open_own
-from feda4fair.dashboard.state import KEEP, Session, Stopped, start, watch
+from feda4fair.dashboard.state import KEEP, Session, Stopped, plain, start, watch
 from feda4fair.dataset import Dataset
 from feda4fair.errors import Feda4FairError, SchemaError, SourceError
 from feda4fair.partition import Iid
@@ -188,7 +188,7 @@ def _show_rows(rows: Rows) -> None:
     two.metric("Columns", f"{rows.first.num_columns:,}", border=True)
     three.metric("Content", rows.content[:12], border=True, help=f"SHA-256 {rows.content}")
     for note in rows.source.notes:
-        st.caption(note)
+        st.caption(plain(note))
     if rows.source.synthetic:
         st.caption("Synthetic sample: no row describes a person, no figure is the benchmark's.")
     with st.expander(f"First {PREVIEW} rows"):
@@ -209,11 +209,11 @@ def _show_schema(base: Recipe) -> None:
     """Say what a benchmark's columns mean; they are part of it."""
     schema = base.schema
     label = schema.label
-    st.markdown(f"**Label**: {label.column}, favorable: {label.names[1]}.")
+    st.markdown(f"**Label**: {plain(label.column)}, favorable: {plain(label.names[1])}.")
     for name in schema.sensitive:
         coding = schema[name].coding
         values = ", ".join(text for _, text in coding.names) if coding else "all values"
-        st.markdown(f"**Sensitive attribute** {name}: {values}.")
+        st.markdown(f"**Sensitive attribute** {plain(name)}: {plain(values)}.")
 
 
 def _choose_schema(here: Session, rows: Rows) -> None:
@@ -258,7 +258,9 @@ def _choose_schema(here: Session, rows: Rows) -> None:
         return
     schema = _schema(rows, label, tuple(favorable), tuple(sensitive))
     with st.expander(f"Guessed about {len(schema.columns)} columns", expanded=False):
-        st.markdown("\n".join(f"- {text}" for text in schema.guesses) or "Nothing was guessed.")
+        st.markdown(
+            "\n".join(f"- {plain(text)}" for text in schema.guesses) or "Nothing was guessed."
+        )
     here.set_base(Recipe(dataset=name, name="default", schema=schema, partition=Iid(10)))
 
 

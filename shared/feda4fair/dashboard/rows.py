@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -315,26 +315,24 @@ def _without_features(recipe: Recipe) -> Recipe:
     return replace(recipe, schema=replace(recipe.schema, columns=columns))
 
 
-@dataclass(slots=True)
 class _Watched:
-    """A source that says how far its rows have been written, and can be stopped."""
+    """A source that says how many of its parts have been written, and can be stopped."""
 
-    source: Source
-    tick: Tick
-    parts: int
-    read_parts: int = field(default=0, init=False)
+    def __init__(self, source: Source, tick: Tick, total: int) -> None:
+        self._source, self._tick = source, tick
+        self._done, self._total = 0, total
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.source, name)
+        return getattr(self._source, name)
 
     def read(self, part: str) -> pa.Table:
-        self.tick(f"writing {part}", self.read_parts / self.parts)
-        self.read_parts += 1
-        return self.source.read(part)
+        self._tick(f"writing {part}", self._done / self._total)
+        self._done += 1
+        return self._source.read(part)
 
     def attach(self, table: pa.Table) -> pa.Table:
-        self.tick("writing", min(1.0, self.read_parts / self.parts))
-        return self.source.attach(table)
+        self._tick("writing", min(1.0, self._done / self._total))
+        return self._source.attach(table)
 
 
 def open_builtin(opening: Opening, tick: Tick) -> Rows:

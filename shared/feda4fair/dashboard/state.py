@@ -7,6 +7,7 @@ a changed row or choice never shows an old figure.
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any, Final, TypeVar, cast
 
+import pandas as pd
 import streamlit as st
 
 from feda4fair.dashboard.rows import Opening, Rows, Tick
@@ -23,7 +25,18 @@ from feda4fair.errors import Feda4FairError, RecipeError
 from feda4fair.partition import Natural
 from feda4fair.recipe import ClientGroup, Recipe
 
-__all__ = ["KEEP", "Session", "Stopped", "keep_widgets", "result", "session", "start", "watch"]
+__all__ = [
+    "KEEP",
+    "Session",
+    "Stopped",
+    "keep_widgets",
+    "plain",
+    "result",
+    "session",
+    "show_table",
+    "start",
+    "watch",
+]
 
 T = TypeVar("T")
 Key = tuple[str, ...]
@@ -32,6 +45,9 @@ KEEP: Final = "keep-"
 """Prefix of widgets whose values outlive the step that shows them."""
 
 MOST_RESULTS: Final = 8
+_MARKS: Final = re.compile(r"[!-/:-@\[-`{-~]")
+"""What Markdown may take for more than a letter."""
+
 PATIENCE: Final = 0.4
 """Seconds after which work shows its progress."""
 
@@ -158,6 +174,24 @@ def start(key: str, value: Any) -> str:
     """Give a widget its first value by its key, and return the key."""
     st.session_state.setdefault(key, value)
     return key
+
+
+def plain(text: object) -> str:
+    r"""Return a text that Streamlit shows as it is: nothing in data is Markdown, nor a link.
+
+    Examples
+    --------
+    >>> print(plain(">50K [see](x)"))
+    \>50K \[see\]\(x\)
+    """
+    return _MARKS.sub(r"\\\g<0>", " ".join(str(text).split()))
+
+
+def show_table(frame: pd.DataFrame) -> None:
+    """Show a small table of texts as they are, its first column as the head of each row."""
+    texts = frame.map(plain)
+    texts.columns = [plain(name) for name in texts.columns]
+    st.table(texts.set_index(texts.columns[0]))
 
 
 def key_of(kind: str, rows: Rows, recipe: Recipe) -> Key:
