@@ -149,6 +149,6 @@ def _summary(here: Session) -> str:
         recipe = here.recipe
     except Feda4FairError:
         return f"{here.rows.count:,} rows of {plain(here.base.dataset)}; see the message above."
-    kind = "as in the benchmark" if here.is_benchmark else f"{len(recipe.rules)} rules"
+    kind = "as in the benchmark" if here.is_benchmark else f"rules: {len(recipe.rules)}"
     partition = type(recipe.partition).__name__
     return f"**{plain(recipe)}**: {here.rows.count:,} rows, {partition}, {kind}."

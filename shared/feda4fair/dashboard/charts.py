@@ -241,7 +241,7 @@ def heat_map(
                 title=f"{RATES[metric].capitalize()} {MINUS} that of the rest",
                 legend=bar,
             ),
-            alt.value("#80808040"),
+            alt.value("#9e9e9e"),
         ),
         tooltip=[
             "client",
@@ -256,6 +256,6 @@ def heat_map(
     marks = alt.Chart(frame[frame["sure"]]).mark_point(size=14, filled=True, color="black")
     return _finish(
         cells + marks.encode(x=_clients(names), y=y),
-        f"{title}: gaps of {attribute} in each client (dot: significant)",
+        f"{title}: gaps of {attribute} in each client (dot: significant, gray: no figure)",
         210 + max(60, 26 * len(values)),
     )

@@ -119,7 +119,7 @@ def _rates(tag: str) -> tuple[Rate, Rate]:
     drawn = kind != "fixed"
     columns = st.columns(4 if drawn else 2)
     drop = columns[0].number_input(
-        "Drop: share of their favorable rows that is removed",
+        "Drop: share of the eligible rows that is removed",
         *(0.0, 1.0),
         step=0.05,
         key=start(f"{tag}drop", 0.3),
@@ -151,7 +151,7 @@ def _free(here: Session, schema: Schema, tag: str) -> tuple[ClientGroup, ...]:
             one, two, three = st.columns(3)
             name = one.text_input("Name", key=start(f"{own}name", f"group {number + 1}"))
             kind = two.selectbox("Clients", [SHARE, EVERY, NAMED], key=f"{own}kind")
-            members = _members(here, three, kind, own, count)
+            members = _members(here, three, kind, own, 0.5 ** (number + 1))
             rules = int(st.number_input("Rules", 1, MOST_RULES, key=start(f"{own}rules", 1)))
             made = tuple(_rule(schema, f"{own}rule-{rule}-") for rule in range(rules))
             groups.append(ClientGroup(name=name, rules=made, clients=members))
@@ -159,15 +159,17 @@ def _free(here: Session, schema: Schema, tag: str) -> tuple[ClientGroup, ...]:
 
 
 def _members(
-    here: Session, place: Any, kind: str, own: str, count: int
+    here: Session, place: Any, kind: str, own: str, share: float
 ) -> tuple[str, ...] | float | None:
     if kind == EVERY:
         return None
     if kind == SHARE:
-        share = place.number_input(
-            "Share", 0.01, 1.0, step=0.05, key=start(f"{own}share", round(1 / count, 2))
+        text = "Share, in client order"
+        return float(
+            place.number_input(
+                text, 0.0001, 1.0, step=0.05, format="%g", key=start(f"{own}share", share)
+            )
         )
-        return float(share)
     found = counted(here, here.clean)
     clients = sorted({here.clean.parent(name) for name in found.before.clients}) if found else []
     return tuple(place.multiselect("Names", clients, key=f"{own}names"))

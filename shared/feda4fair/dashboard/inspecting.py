@@ -87,7 +87,14 @@ def _sizes(report: FairnessReport, name: str, figure: Figure) -> Any:
 
 
 def _show_pooled(reports: list[FairnessReport], figure: Figure) -> None:
-    """Show of each attribute the pooled figure and the clients' median, after and before."""
+    """Show of each attribute the pooled figure and the clients' median, after and before.
+
+    Counts are exact and pooled figures have six digits: one label among a million shows.
+    """
+    for report, side in zip(reports, SIDES, strict=True):
+        cells = report.cube.counts.sum(axis=(0, 1))
+        good, rows = int(cells[1].sum()), int(cells.sum())
+        st.caption(f"{side}: {good:,} of {rows:,} measured rows have the favorable label.")
     for attribute in reports[1].attributes():
         name = attribute.name
         pooled = [one.pooled.finding("pooled", name, figure).disparity.size for one in reports]
@@ -95,7 +102,7 @@ def _show_pooled(reports: list[FairnessReport], figure: Figure) -> None:
         told = [int((one.attribute(name, figure)["verdict"] == "toward").sum()) for one in reports]
         st.markdown(f"**{plain(name)}**")
         one, two, three = st.columns(3)
-        _metric(one, f"Pooled {figure}", pooled[1], pooled[0])
+        _metric(one, f"Pooled {figure}", pooled[1], pooled[0], digits=6)
         _metric(two, f"Median {figure} of clients", middle[1], middle[0])
         three.metric(
             "Biased toward one value",
@@ -107,8 +114,10 @@ def _show_pooled(reports: list[FairnessReport], figure: Figure) -> None:
         )
 
 
-def _metric(place: Any, name: str, after: float | None, before: float | None) -> None:
-    shown = "undefined" if after is None or np.isnan(after) else f"{after:.4f}"
+def _metric(
+    place: Any, name: str, after: float | None, before: float | None, digits: int = 4
+) -> None:
+    shown = "undefined" if after is None or np.isnan(after) else f"{after:.{digits}f}"
     delta = None if before is None or after is None else f"{after - before:+.4f} by injection"
     place.metric(name, shown, delta, delta_color="inverse", border=True)
 

@@ -120,7 +120,7 @@ def _choose_upload(here: Session) -> None:
         assert upload is not None, "the button waits for a file"
         path = here.folder / upload_name(upload.name)
         path.write_bytes(upload.getbuffer())
-        here.pending = Opening(data=str(path))
+        here.pending = Opening(data=str(path), name=path.name)
 
 
 def upload_name(name: str) -> str:

@@ -50,6 +50,8 @@ _COUNTABLE: Final = (
     pa.types.is_large_string,
 )
 
+_NUMERIC: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+
 BATCH: Final = 16
 """Clients whose local models are fitted between two ticks, at most."""
 
@@ -61,7 +63,9 @@ class Opening:
     Parameters
     ----------
     data : str
-        Path, upload name or Hub id of own rows; folder of a built-in source, or "".
+        Path or Hub id of own rows; folder of a built-in source, or "".
+    name : str
+        How Python lines name own rows, where that is not ``data``: the name of an upload.
     dataset : Dataset, optional
         A built-in dataset; None for own rows.
     sample : bool
@@ -72,6 +76,7 @@ class Opening:
     """
 
     data: str = ""
+    name: str = ""
     dataset: Dataset | None = None
     sample: bool = False
     config: str | None = None
@@ -261,11 +266,11 @@ class Rows:
         MeasureError
             If the features cannot be trained on, or no client has rows enough.
         """
-        federation = self.federate(recipe, tick)
+        numbers, notes = _numbers(recipe)
+        federation = self.federate(numbers, tick)
         names = [client.name for client in federation.clients]
         size = min(BATCH, -(-len(names) // 20))
         cubes: list[Cube] = []
-        notes: list[str] = []
         for start in range(0, len(names), size):
             tick(f"fitting {start:,} of {len(names):,} clients", start / len(names))
             some = federation.only(names[start : start + size])
@@ -313,6 +318,27 @@ def _without_features(recipe: Recipe) -> Recipe:
     wanted = {*recipe.schema.sensitive, *(name for name, _ in recipe.select)}
     columns = tuple(column for column in recipe.schema.columns if column.name in wanted)
     return replace(recipe, schema=replace(recipe.schema, columns=columns))
+
+
+def _numbers(recipe: Recipe) -> tuple[Recipe, list[str]]:
+    """Return a recipe without features that local models cannot take, and say which those are."""
+    texts = [
+        column.name
+        for column in recipe.schema.columns
+        if column.role == "feature"
+        and column.dtype != "image"
+        and not any(is_kind(pa.type_for_alias(column.dtype)) for is_kind in _NUMERIC)
+    ]
+    if not texts:
+        return recipe, []
+    selected = {name for name, _ in recipe.select}
+    columns = tuple(
+        replace(column, role="provenance") if column.name in texts else column
+        for column in recipe.schema.columns
+        if column.name not in texts or column.name in selected
+    )
+    note = f"Models take numbers; left out: {', '.join(texts)}."
+    return replace(recipe, schema=replace(recipe.schema, columns=columns)), [note]
 
 
 class _Watched:
@@ -402,7 +428,7 @@ def _own_script(opening: Opening, recipe: Recipe, out: str) -> str:
         )
         if value is not None
     ]
-    arguments = ", ".join([python(opening.data), "recipe=recipe", *options])
+    arguments = ", ".join([python(opening.name or opening.data), "recipe=recipe", *options])
     return (
         f"{imports(recipe, 'federate', 'write')}\n\nrecipe = {python(recipe)}\n"
         f"federation = federate({arguments})\nwrite(federation, {python(out)})\n"

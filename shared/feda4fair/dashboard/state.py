@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from threading import Event, Thread
 from typing import Any, Final, TypeVar, cast
+from weakref import finalize
 
 import pandas as pd
 import streamlit as st
@@ -56,7 +58,7 @@ class Stopped(Exception):  # noqa: N818 - a wish, not an error
     """The person stopped the work, or changed what it was for."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Session:
     """Everything that one visitor has chosen and got.
 
@@ -88,14 +90,15 @@ class Session:
     groups: tuple[ClientGroup, ...] | None = None
     results: OrderedDict[Key, Any] = field(default_factory=OrderedDict)
     stopped: Key | None = None
-    _folder: Any = None
+    _folder: Path | None = None
 
     @property
     def folder(self) -> Path:
         """A temporary folder of this session, removed with it."""
         if self._folder is None:
-            self._folder = TemporaryDirectory(prefix="feda4fair-dashboard-")
-        return Path(self._folder.name)
+            self._folder = Path(mkdtemp(prefix="feda4fair-dashboard-"))
+            finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder
 
     @property
     def recipe(self) -> Recipe:
@@ -281,9 +284,9 @@ def watch(label: str, work: Callable[[Tick], T], key: Key = ()) -> T:
     place = st.empty()
     try:
         if thread.is_alive():
-            with place.container(key="working"):
+            with place.container():
                 bar = st.progress(0.0, text=f"{label} …")
-                st.button("Stop", key="stop", on_click=_stop, args=(key,))
+                st.button("Stop", key=f"stop-{'-'.join(key)}", on_click=_stop, args=(key,))
             while thread.is_alive():
                 bar.progress(said[1], text=f"{label}: {said[0]} …")
                 time.sleep(0.1)
