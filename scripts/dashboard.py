@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -54,13 +56,33 @@ def main(argv: Sequence[str] | None = None) -> None:
             "machine cannot be named there.",
             file=sys.stderr,
         )
+    _check_port(args.address, args.port)
     print(f"http://{args.address}:{args.port} (Ctrl-C ends it)", flush=True)
-    code = subprocess.call(command(args.address, args.port, local=local), env=_environment())
-    if code not in (0, -2, 130):
+    if _serve(command(args.address, args.port, local=local)):
         raise OutputError(
-            f"the page could not be served at {args.address}:{args.port}; see the lines above, "
-            "or name another --port."
+            f"the page could not be served at {args.address}:{args.port}; see the lines above."
         )
+
+
+def _check_port(address: str, port: int) -> None:
+    """Refuse a port that another program has, or an address that is not this machine's."""
+    try:
+        where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(where[0], where[1]) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where[4])
+    except OSError as error:
+        raise OutputError(
+            f"{address}:{port}: cannot be served ({error.strerror}); name another --port."
+        ) from None
+
+
+def _serve(words: list[str]) -> int:
+    """Run the server until it ends; it ends with this program."""
+    with subprocess.Popen(words, env=_environment()) as server:
+        signal.signal(signal.SIGTERM, lambda *_: server.terminate())
+        code = server.wait()
+    return 0 if code in (-signal.SIGTERM, -signal.SIGINT) else code
 
 
 def command(address: str, port: int, *, local: bool) -> list[str]:

@@ -6,10 +6,10 @@ import importlib.util
 import io
 import json
 import re
-import subprocess
+import socket
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -62,6 +62,20 @@ from feda4fair_celeba import DATASET as CELEBA
 from feda4fair_dutch import DATASET as DUTCH
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
+
+
+def opened(name: str) -> ModuleType:
+    """Return a script as a module."""
+    spec = importlib.util.spec_from_file_location(f"{name}_script", SCRIPTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(SCRIPTS))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(SCRIPTS))
+    return module
 
 
 def no_tick(_what: str, _share: float) -> None:
@@ -444,6 +458,17 @@ def test_a_wish_that_cannot_be_fulfilled_is_one_sentence(page: Page, csv: Path) 
     assert page.errors[0].startswith("sizes '3, x'")
 
 
+def test_a_column_of_too_many_values_names_no_clients(page: Page, tmp_path: Path) -> None:
+    rows = people(12_000).append_column("person", pa.array(range(12_000)))
+    pq.write_table(rows, tmp_path / "people.parquet")
+    page.load_people(tmp_path / "people.parquet").go("Split")
+    page.pick("Partition", "One client for each value of a column")
+    assert page.errors == ["clients: choose the column that names them."]
+    page.pick("Column that names the client", "person")
+    assert "12,000 values are too many" in page.errors[0]
+    assert "hours" not in page.find("selectbox", "Column that names the client").options
+
+
 def test_a_benchmark_stays_itself_until_it_is_changed(page: Page) -> None:
     page.load("acs", "value-device").go("Split")
     assert page.here.is_benchmark
@@ -706,7 +731,7 @@ def custom_people(page: Page, csv: Path) -> Page:
 
 @pytest.mark.parametrize("kind", ["acs", "celeba", "people"])
 def test_python_lines_and_recipe_give_the_same_bytes(
-    page: Page, csv: Path, tmp_path: Path, kind: str
+    page: Page, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     if kind == "people":
         custom_people(page, csv)
@@ -717,20 +742,13 @@ def test_python_lines_and_recipe_give_the_same_bytes(
     recipe = page.here.recipe
     name = f"{recipe.dataset}-{recipe.name}"
     exported = unpacked(page.here.folder / "export" / f"{name}.zip")
-    run(tmp_path, "-c", page.code)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(page.code, "page", "exec"), {})
     assert files(tmp_path / "build" / name) == exported
     (tmp_path / "recipe.json").write_text(recipe.to_json(), encoding="utf-8")
     source = ["--source", str(csv)] if kind == "people" else ["--sample"]
-    words = ["--recipe", "recipe.json", *source, "--out", "built"]
-    run(tmp_path, str(SCRIPTS / "build.py"), *words)
+    opened("build").main(["--recipe", "recipe.json", *source, "--out", "built"])
     assert files(tmp_path / "built") == exported
-
-
-def run(cwd: Path, *words: str) -> None:
-    done = subprocess.run(
-        [sys.executable, *words], cwd=cwd, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_click_on_download_loses_nothing(page: Page, csv: Path) -> None:
@@ -848,28 +866,21 @@ def test_global_random_state_stays(csv: Path) -> None:
 
 
 @pytest.fixture
-def script() -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location("dashboard_script", SCRIPTS / "dashboard.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(SCRIPTS))
-    try:
-        spec.loader.exec_module(module)
-        yield module
-    finally:
-        sys.path.remove(str(SCRIPTS))
+def script() -> ModuleType:
+    return opened("dashboard")
 
 
 def served(script: ModuleType, monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
     called: list[list[str]] = []
 
-    def call(command: list[str], **_: Any) -> int:
+    def serve(command: list[str]) -> int:
         called.append(command)
         return 0
 
-    monkeypatch.setattr(script.subprocess, "call", call)
-    script.main(list(words))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setattr(script, "_serve", serve)
+    script.main([*words, "--port", str(port)])
     (command,) = called
     return command
 
@@ -906,9 +917,11 @@ def test_a_missing_extra_is_named(
     assert "pip install 'feda4fair[dashboard]'" in capsys.readouterr().err
 
 
-def test_a_port_that_is_none_is_refused(
+def test_a_port_that_cannot_be_had_is_refused(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["dashboard.py", "--port", "99999"])
-    assert script.run(script.main) == 1
-    assert "--port 99999" in capsys.readouterr().err
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for port, told in ((99999, "--port 99999"), (taken.getsockname()[1], "cannot be served")):
+            monkeypatch.setattr(sys, "argv", ["dashboard.py", "--port", str(port)])
+            assert script.run(script.main) == 1
+            assert told in capsys.readouterr().err

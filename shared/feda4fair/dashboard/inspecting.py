@@ -42,7 +42,7 @@ def show(here: Session) -> None:
         help="EOD needs predictions: choose local models.",
     )
     reports = _reports(here, model)
-    if reports is None:
+    if reports is None or not _judged(here, reports, model, figure):
         return
     choices = [LEADING] if len(reports[1].contenders) > 1 else []
     choices += [attribute.name for attribute in reports[1].attributes()]
@@ -69,6 +69,18 @@ def _reports(here: Session, model: Model | None) -> list[FairnessReport] | None:
             with st.expander(f"{len(modeled.notes)} notes on the models of {recipe}"):
                 st.markdown("\n".join(f"- {plain(note)}" for note in modeled.notes[:50]))
     return reports
+
+
+def _judged(
+    here: Session, reports: list[FairnessReport], model: Model | None, figure: Figure
+) -> bool:
+    rows = here.rows
+    assert rows is not None, "the step is open once there are rows"
+    kind = f"verdicts {model} {figure}"
+    judged = result(
+        kind, here.recipe, "Judging clients", lambda tick: rows.judge(reports, figure, tick)
+    )
+    return bool(judged)
 
 
 def _model(here: Session, recipe: Recipe, model: Model) -> Any:

@@ -8,7 +8,7 @@ federation.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from feda4fair.build import build, parts_of
 from feda4fair.content import SourceFile
 from feda4fair.cube import Cube, concatenate
 from feda4fair.dataset import Dataset, Source
+from feda4fair.disparity import Figure
 from feda4fair.errors import SchemaError, SourceError
 from feda4fair.evaluate import Model, local_models
 from feda4fair.federation import Federation, concat
@@ -196,18 +197,34 @@ class Rows:
         return next(iter(self.tables.values()))
 
     @cached_property
+    def countable(self) -> tuple[str, ...]:
+        """Columns of whole numbers, truth values or texts."""
+        kinds = {
+            field.name: field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+            for field in self.first.schema
+        }
+        return tuple(
+            name for name, kind in kinds.items() if any(is_kind(kind) for is_kind in _COUNTABLE)
+        )
+
+    def values(self, column: str) -> int:
+        """Return how many values a column of own rows has."""
+        return int(pc.count_distinct(self.first[column]).as_py())
+
+    @cached_property
     def few(self) -> dict[str, list[Any]]:
         """Columns of own rows that may be labels or sensitive attributes, with their values.
 
         They hold 2 to 50 different values, which are whole numbers, truth values or texts.
         """
         found = {}
-        for name, column in zip(self.first.column_names, self.first.columns, strict=True):
-            kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-            if any(is_kind(kind) for is_kind in _COUNTABLE):
-                values = pc.unique(column.cast(kind)).drop_null().to_pylist()
-                if 2 <= len(values) <= MOST_VALUES:
-                    found[name] = sorted(values)
+        for name in self.countable:
+            column = self.first[name]
+            if pa.types.is_dictionary(column.type):
+                column = column.cast(column.type.value_type)
+            values = pc.unique(column).drop_null()
+            if 2 <= len(values) <= MOST_VALUES:
+                found[name] = sorted(values.to_pylist())
         return found
 
     def dataset(self, recipe: Recipe) -> Dataset:
@@ -242,6 +259,16 @@ class Rows:
             dropped=dropped,
             left_out=left_out,
         )
+
+    def judge(self, reports: Sequence[FairnessReport], figure: Figure, tick: Tick) -> bool:
+        """Let reports judge every client, which they remember; thousands of them take seconds."""
+        clients = [(report, client) for report in reports for client in report.clients]
+        for done, (report, client) in enumerate(clients):
+            if done % 200 == 0:
+                tick(f"{done:,} of {len(clients):,}", done / len(clients))
+            for attribute in report.attributes():
+                report.finding(client, attribute.name, figure)
+        return True
 
     def federate(self, recipe: Recipe, tick: Tick) -> Federation:
         """Make the whole federation of a recipe."""

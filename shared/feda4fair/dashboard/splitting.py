@@ -70,7 +70,7 @@ def _choose(here: Session, rows: Rows, base: Recipe) -> dict[str, Any]:
             f"One client for each {rows.source.natural}, as the source is divided. To deal its "
             "rows otherwise, load them as one table by a path."
         )
-    subdivide = _subdivide(tag)
+    subdivide = _subdivide(rows, tag)
     layout = {
         "partition": partition,
         "subdivide": subdivide,
@@ -84,9 +84,7 @@ def _choose(here: Session, rows: Rows, base: Recipe) -> dict[str, Any]:
 
 def _partition(kind: str, rows: Rows, base: Recipe, tag: str) -> Partition:
     if kind == NATURAL:
-        names = [name for name in rows.first.column_names if name != base.schema.label.column]
-        column = st.selectbox("Column that names the client", names, key=f"{tag}natural")
-        return Natural(column)
+        return _natural(rows, base, tag)
     one, two, three = st.columns(3)
     clients = int(one.number_input("Clients", 1, MOST_CLIENTS, key=start(f"{tag}clients", 10)))
     if kind == IID:
@@ -117,6 +115,26 @@ def _partition(kind: str, rows: Rows, base: Recipe, tag: str) -> Partition:
     return Dirichlet(clients, by=tuple(by), alpha=alpha, smallest=int(smallest))
 
 
+def _natural(rows: Rows, base: Recipe, tag: str) -> Natural:
+    names = [name for name in rows.countable if name != base.schema.label.column]
+    column = st.selectbox(
+        "Column that names the client",
+        names,
+        index=None,
+        placeholder="choose a column",
+        key=f"{tag}natural",
+    )
+    if column is None:
+        raise RecipeError("clients: choose the column that names them.")
+    found = rows.values(column)
+    if found > MOST_CLIENTS:
+        raise RecipeError(
+            f"{column}: {found:,} values are too many clients for this page (at most "
+            f"{MOST_CLIENTS:,}); choose another column."
+        )
+    return Natural(column)
+
+
 def _sizes(one: Any, two: Any, clients: int, tag: str) -> Sizes:
     kind = one.selectbox("Sizes", [EQUAL, POWER, LOG, GIVEN], key=f"{tag}sizes")
     match kind:
@@ -144,7 +162,7 @@ def _given(text: str, clients: int) -> tuple[float, ...]:
         ) from None
 
 
-def _subdivide(tag: str) -> Subdivide | None:
+def _subdivide(rows: Rows, tag: str) -> Subdivide | None:
     one, two = st.columns(2)
     kinds = ["no", "into equal parts", "into pieces of so many rows"]
     kind = one.selectbox(
@@ -154,8 +172,11 @@ def _subdivide(tag: str) -> Subdivide | None:
         return None
     if kind == "into equal parts":
         return Subdivide(int(two.number_input("Parts", 2, 1000, key=start(f"{tag}parts", 5))))
-    rows = two.number_input("Rows of a piece", 1, 10_000_000, key=start(f"{tag}rows", 100))
-    return Subdivide(rows=int(rows))
+    least = max(1, rows.count // MOST_CLIENTS)
+    size = two.number_input(
+        "Rows of a piece", least, 10_000_000, key=start(f"{tag}rows", max(100, least))
+    )
+    return Subdivide(rows=int(size))
 
 
 def _split(here: Session, base: Recipe, tag: str) -> Split:
