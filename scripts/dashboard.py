@@ -66,11 +66,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _check_port(address: str, port: int) -> None:
     """Refuse a port that another program has, or an address that is not this machine's."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(where[0], where[1]) as probe:
+        with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(where[4])
+            probe.bind((address, port))
     except OSError as error:
         raise OutputError(
             f"{address}:{port}: cannot be served ({error.strerror}); name another --port."

@@ -158,7 +158,9 @@ class Page:
     def download(self, name: str) -> bytes:
         with self.tab.expect_download(timeout=SLOW) as found:
             self.tab.get_by_role("button", name=name, exact=True).click()
-        return Path(found.value.path()).read_bytes()
+        content = Path(found.value.path()).read_bytes()
+        self.rest()
+        return content
 
 
 def check_figures(page: Page, report: FairnessReport) -> None:

@@ -56,7 +56,12 @@ def show(here: Session, *, paths: bool) -> None:
     name = f"{recipe.dataset}-{recipe.name}"
     one, two = st.columns(2)
     one.download_button(
-        "Recipe (JSON)", recipe.to_json(), f"{name}.json", "application/json", key="recipe"
+        "Recipe (JSON)",
+        recipe.to_json(),
+        f"{name}.json",
+        "application/json",
+        key="recipe",
+        on_click="ignore",
     )
     with two:
         wanted = f"{KEEP}wanted"
@@ -145,14 +150,25 @@ def _show_files(found: Exported, recipe: Recipe, name: str) -> None:
             f"{name}.zip",
             "application/zip",
             key="zip",
+            on_click="ignore",
         )
     sheet = found.folder / "datasheets" / f"{recipe.name}.md"
     two.download_button(
-        "Datasheet", sheet.read_text("utf-8"), f"{name}-datasheet.md", "text/markdown", key="sheet"
+        "Datasheet",
+        sheet.read_text("utf-8"),
+        f"{name}-datasheet.md",
+        "text/markdown",
+        key="sheet",
+        on_click="ignore",
     )
     card = found.folder / "README.md"
     three.download_button(
-        "Dataset card", card.read_text("utf-8"), f"{name}-card.md", "text/markdown", key="card"
+        "Dataset card",
+        card.read_text("utf-8"),
+        f"{name}-card.md",
+        "text/markdown",
+        key="card",
+        on_click="ignore",
     )
     with st.expander("Read the datasheet"):
         st.code(sheet.read_text("utf-8"), language=None, wrap_lines=True, height=400)
