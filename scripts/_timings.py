@@ -231,7 +231,7 @@ def images(count: int, rounds: int) -> None:
     import pyarrow.parquet as pq
     from PIL import Image
 
-    from feda4fair.parquet import write_parquet
+    from feda4fair.shards import write_parquet
     from feda4fair_celeba.images import IMAGE_TYPE, FolderImages, attach_images
     from feda4fair_celeba.source import open_source
 

@@ -12,6 +12,7 @@ from typing import Any
 from _command import run
 from feda4fair.build import build
 from feda4fair.dataset import Dataset, Source
+from feda4fair.engine import default_workers
 from feda4fair.errors import RecipeError
 from feda4fair.manifest import Manifest
 from feda4fair.own import TableSource, own_dataset, read_prose
@@ -63,7 +64,15 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--control", choices=("none", "homogeneous"), default="", help="unbiased or homogeneous"
     )
-    command.add_argument("--workers", type=int, default=1, help="processes (default 1)")
+    command.add_argument(
+        "--workers",
+        type=int,
+        default=default_workers(),
+        help="processes (default here: %(default)s); the bytes are the same",
+    )
+    command.add_argument(
+        "--engine", choices=("local", "ray"), default="local", help="where they run"
+    )
     command.add_argument("--show", action="store_true", help="load one config and print it")
     command.add_argument("--debug", action="store_true", help="show tracebacks")
     own = command.add_argument_group("recipes of your own")
@@ -101,6 +110,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         clients=args.clients,
         overwrite=args.overwrite,
         workers=args.workers,
+        engine=args.engine,
         form=args.form,
         notes=_notes(args, dataset, recipes),
     )

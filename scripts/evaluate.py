@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from _command import run
+from _models import own_split
 from feda4fair.errors import MeasureError, OutputError
 from feda4fair.evaluate import (
     MODELS,
@@ -21,9 +22,7 @@ from feda4fair.evaluate import (
 )
 from feda4fair.federation import Federation
 from feda4fair.heldout import read_predictions, write_predictions
-from feda4fair.ownsplit import OWN_SPLIT
 from feda4fair.readback import recipe_sha256
-from feda4fair.recipe import RowSplit
 from feda4fair.score import Score, open_config, score, score_rows
 
 EXAMPLES = """examples:
@@ -161,7 +160,7 @@ def _score(
         federation,
         model=model,
         leak=leak,
-        split=_own_split(federation),
+        split=own_split(federation.recipe),
         workers=args.workers,
     )
     result = score_rows(
@@ -175,15 +174,6 @@ def _score(
     return local, result
 
 
-def _own_split(federation: Federation) -> RowSplit:
-    """Return how device clients split their own rows: for ACS as the paper's models did."""
-    if federation.recipe.dataset != "acs":
-        return OWN_SPLIT
-    from feda4fair_acs.published import OWN_SPLITS
-
-    return OWN_SPLITS.get(federation.recipe.name, OWN_SPLIT)
-
-
 def _leak(args: argparse.Namespace, federation: Federation, model: Model, plain: Score) -> None:
     """Train again with the leaked column, where the published models had it, and show changes."""
     recipe = federation.recipe
@@ -194,7 +184,7 @@ def _leak(args: argparse.Namespace, federation: Federation, model: Model, plain:
         federation.only(leaky),
         model=model,
         leak=True,
-        split=_own_split(federation),
+        split=own_split(federation.recipe),
         workers=args.workers,
     )
     leaked = score_rows(

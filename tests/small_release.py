@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pytest
 
-from feda4fair import parquet
+from feda4fair import shards
 from feda4fair.build import build
 from feda4fair.dataset import Dataset
 from feda4fair_acs import DATASET as ACS
@@ -44,7 +44,7 @@ def small_release(
     )
     with pytest.MonkeyPatch.context() as patch:
         if shard_bytes is not None:
-            patch.setattr(parquet, "SHARD_BYTES", shard_bytes)
+            patch.setattr(shards, "SHARD_BYTES", shard_bytes)
         build(
             replace(dataset, version=version), recipes, source, folder, clients=clients, form=form
         )

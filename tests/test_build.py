@@ -208,7 +208,7 @@ def broken(part: str, table: pa.Table) -> pa.Table:
 @pytest.mark.parametrize(
     ("source", "error", "words"),
     [
-        (Changed(emptied), RecipeError, "client WY has no rows"),
+        (Changed(emptied), RecipeError, "client WY keeps none of its"),
         (Changed(broken), SourceError, "WY is damaged"),
     ],
 )

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_release import Warm, small_release
 
-from feda4fair import parquet
+from feda4fair import shards
 from feda4fair.client import load_client, row_groups
 from feda4fair.columns import Column, Label
 from feda4fair.errors import OutputError
@@ -37,7 +37,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("built")
     small_release(folder / "device")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet, "ROW_GROUP_BYTES", 5_000)
+        patch.setattr(shards, "ROW_GROUP_BYTES", 5_000)
         small_release(folder / "silo", ("value-silo",), shard_bytes=20_000)
     return folder
 

@@ -244,6 +244,22 @@ def test_three_classes_are_made_two_by_declaring_the_favorable_ones() -> None:
     assert sum(made.table["label"].to_pylist()) == 400
 
 
+def test_the_card_states_the_skew_beside_alpha(tmp_path: Path) -> None:
+    skews = []
+    for alpha in (0.1, 1_000.0):
+        made = federate(people(6_000), schema=SCHEMA, partition=Dirichlet(5, alpha=alpha))
+        write(made, tmp_path / f"{alpha}")
+        page = (tmp_path / f"{alpha}" / "README.md").read_text("utf-8")
+        assert f"with alpha {alpha:g} (the smaller, the more skewed)" in page
+        stated = re.search(r"clients' labels lie (\S+) from the pooled ones", page)
+        assert stated is not None
+        frame = measure(made).heterogeneity()
+        measured = frame[(frame["figure"] == "skew") & (frame["attribute"] == "label")]
+        assert float(stated[1]) == pytest.approx(measured["estimate"].item(), abs=0.005)
+        skews.append(float(stated[1]))
+    assert skews[0] > 0.3 > 0.05 > skews[1]
+
+
 # Schema.infer
 
 
@@ -370,7 +386,7 @@ def test_real_text(tmp_path: Path) -> None:
     made = federate(
         path,
         schema=Schema.infer(
-            federate_source(path),
+            path,
             label="stereo_antistereo",
             favorable="antistereo",
             sensitive="bias_type",
@@ -383,12 +399,6 @@ def test_real_text(tmp_path: Path) -> None:
         source = list(csv.DictReader(stream))
     for row_id, text in zip(rows["row_id"], rows["sent_more"], strict=True):
         assert text == source[row_id]["sent_more"]
-
-
-def federate_source(path: Path) -> pa.Table:
-    from feda4fair.tables import read_table
-
-    return read_table(path)
 
 
 def test_real_images(tmp_path: Path) -> None:
@@ -419,7 +429,7 @@ def test_real_dutch_equivalent(tmp_path: Path) -> None:
     """The Hub's Dutch data, whose label 1 is the lower occupation."""
     path = real("dutch", "dutch_hub_equivalent.parquet")
     schema = Schema.infer(
-        federate_source(path),
+        path,
         label="occupation_binary",
         favorable=0,
         sensitive=["sex_binary", "Marital_status"],

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from feda4fair import parquet
+from feda4fair import shards
 from feda4fair.columns import Coding, Column, Label
 from feda4fair.federation import Federation
 from feda4fair.parquet import ConfigFiles, ConfigWriter, arrow_schema, complete, hub_features
@@ -218,15 +218,15 @@ def test_removed_rows_are_kept_aside(folder: Path, silo: Federation) -> None:
         .cast(silo.dropped.schema)
         .equals(silo.dropped)
     )
-    assert stored.num_row_groups == 2
+    assert stored.num_row_groups == 1
     assert silo.dropped.num_rows > 0
 
 
 def test_shards_end_at_clients_and_large_clients_are_cut(
     tmp_path: Path, silo: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "SHARD_BYTES", 4000)
-    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 1000)
+    monkeypatch.setattr(shards, "SHARD_BYTES", 4000)
+    monkeypatch.setattr(shards, "ROW_GROUP_BYTES", 1000)
     files = written(tmp_path, silo)
     names = files.splits["train"]["files"]
     assert len(names) > 1
@@ -357,7 +357,7 @@ def test_the_content_hash_does_not_depend_on_the_file_format(
     tmp_path: Path, silo: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = written(tmp_path / "one", silo)
-    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 1000)
+    monkeypatch.setattr(shards, "ROW_GROUP_BYTES", 1000)
     second = written(tmp_path / "two", silo)
     assert first.content_sha256 == second.content_sha256
     assert first.dropped_sha256 == second.dropped_sha256

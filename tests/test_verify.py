@@ -17,7 +17,7 @@ from small_release import REPOSITORY, small_release
 
 from feda4fair.errors import OutputError
 from feda4fair.manifest import read_manifest, write_manifest
-from feda4fair.parquet import write_parquet
+from feda4fair.shards import write_parquet
 from feda4fair.verify import compare_folders, verify
 from feda4fair_celeba import DATASET as CELEBA
 

@@ -41,6 +41,7 @@ from feda4fair.steps import federate_table
 
 if TYPE_CHECKING:
     from feda4fair.client import load_client
+    from feda4fair.export import to_csv, to_datasets, to_pandas
     from feda4fair.measurement import measure
     from feda4fair.own import federate, write
     from feda4fair.report import FairnessReport
@@ -52,6 +53,9 @@ LATER = {
     "federate": "own",
     "load_client": "client",
     "measure": "measurement",
+    "to_csv": "export",
+    "to_datasets": "export",
+    "to_pandas": "export",
     "write": "own",
 }
 """Names whose modules load slowly (pandas, scipy) and are imported when they are asked for."""
@@ -85,6 +89,9 @@ __all__ = [
     "federate_table",
     "load_client",
     "measure",
+    "to_csv",
+    "to_datasets",
+    "to_pandas",
     "write",
 ]
 

@@ -153,7 +153,7 @@ def _iid(rows: int, partition: Iid, seed: int, scope: str) -> Codes:
     order = seeds.permutation(seed, scope, "iid", size=rows)
     codes = np.empty(rows, dtype=np.int32)
     if partition.sizes is None:
-        codes[order] = np.arange(rows) % clients
+        codes[order] = np.resize(np.arange(clients, dtype=np.int32), rows)
         return codes
     counts = _shares(rows, _weights(partition.sizes, clients, seed, scope))
     if counts.min() < partition.smallest:

@@ -6,15 +6,13 @@ Everything is written to a hidden folder beside the target, which takes its name
 
 from __future__ import annotations
 
-import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context, parent_process
+from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any, Literal, Self
 
 import pyarrow as pa
@@ -23,11 +21,13 @@ from tqdm import tqdm
 from feda4fair.card import write_card
 from feda4fair.content import SourceFile
 from feda4fair.dataset import Dataset, Source
+from feda4fair.engine import EngineName, run
 from feda4fair.errors import OutputError, RecipeError
 from feda4fair.federation import Federation
 from feda4fair.manifest import Manifest, build_manifest, write_manifest
 from feda4fair.parquet import ConfigFiles, ConfigWriter
 from feda4fair.recipe import Recipe
+from feda4fair.spill import Spilled, spill
 from feda4fair.staging import staging
 from feda4fair.steps import chosen_clients, federate_table
 
@@ -44,6 +44,7 @@ def build(
     form: Literal["full", "index"] = "full",
     overwrite: bool = False,
     workers: int = 1,
+    engine: EngineName = "local",
     notes: Sequence[str] = (),
 ) -> Manifest:
     """Build a folder in Hub layout.
@@ -66,6 +67,8 @@ def build(
         Replace an earlier build in ``out``.
     workers : int, default 1
         Processes; any number gives the same bytes.
+    engine : {"local", "ray"}
+        Where they run; either gives the same bytes.
     notes : sequence of str
         Sentences on how this build differs from the published benchmark.
 
@@ -86,9 +89,16 @@ def build(
             f"{dataset.name}: has no index form, its rows may be published; use full."
         )
     with staging(out, overwrite=overwrite) as folder:
-        task = _Task(dataset, source, folder, tuple(clients), form)
-        recipes = [source.fit(recipe) for recipe in recipes]
-        configs = _write_configs(task, recipes, workers)
+        task = _Task(
+            dataset=dataset,
+            source=source,
+            folder=folder,
+            clients=tuple(clients),
+            form=form,
+            workers=workers,
+            engine=engine,
+        )
+        configs = _write_configs(task, [source.fit(recipe) for recipe in recipes])
         return finish(
             folder,
             dataset,
@@ -177,69 +187,107 @@ def parts_of(recipe: Recipe, source: Source, clients: Sequence[str]) -> tuple[st
     return parts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """Parts of a source, what reads one, and what makes federations of it, one a recipe."""
+
+    recipes: tuple[Recipe, ...]
+    parts: Sequence[Any]
+    read: Callable[[Any], pa.Table]
+    work: Callable[[Any, pa.Table], list[Federation | None]]
+    near: bool = False
+    left_out: int = 0
+
+
+@contextmanager
+def _parts_in_turn(
+    source: Source, recipes: Sequence[Recipe], clients: Sequence[str], scratch: Path
+) -> Iterator[Iterator[_Parts]]:
+    """Give what is worked on: all recipes together, or for a large source one by one."""
+    if not getattr(source, "is_large", False):
+        wanted = {part for recipe in recipes for part in parts_of(recipe, source, clients)}
+        work = partial(_federations_of, tuple(recipes), source, tuple(clients))
+        yield iter(
+            [
+                _Parts(
+                    recipes=tuple(recipes),
+                    parts=[part for part in source.parts if part in wanted],
+                    read=source.read,
+                    work=work,
+                    near=bool(source.natural),
+                )
+            ]
+        )
+        return
+    try:
+        yield (_spilled(source, recipe, clients, scratch / recipe.name) for recipe in recipes)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _spilled(source: Any, recipe: Recipe, clients: Sequence[str], folder: Path) -> _Parts:
+    spilled = spill(source, recipe, folder, row_bytes=source.row_bytes)
+    parts = spilled.parts if not clients else spilled.holding(clients)
+    return _Parts(
+        recipes=(recipe,),
+        parts=parts,
+        read=spilled.read,
+        work=partial(_federation_of_file, spilled, tuple(clients)),
+        left_out=spilled.left_out,
+    )
+
+
+def _federations_of(
+    recipes: Sequence[Recipe],
+    source: Source,
+    clients: Sequence[str],
+    part: str,
+    table: pa.Table,
+) -> list[Federation | None]:
+    """Federate one part by every recipe that has clients in it."""
+    return [
+        _federate(recipe, source, part, table, clients)
+        if part in parts_of(recipe, source, clients)
+        else None
+        for recipe in recipes
+    ]
+
+
+def _federation_of_file(
+    spilled: Spilled, clients: Sequence[str], part: int, table: pa.Table
+) -> list[Federation | None]:
+    federation = spilled.federate(part, table)
+    return [federation.only(clients) if clients else federation]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
-    """What a worker process needs to write configs."""
+    """What is written, and where the work is done."""
 
     dataset: Dataset
     source: Source
     folder: Path
     clients: tuple[str, ...]
     form: Literal["full", "index"]
+    workers: int
+    engine: EngineName
 
 
-def _write_configs(task: _Task, recipes: Sequence[Recipe], workers: int) -> list[ConfigFiles]:
-    """Write all configs, in this process or in several; the order of results is the recipes'."""
-    wanted = {part for r in recipes for part in parts_of(r, task.source, task.clients)}
-    parts = tuple(part for part in task.source.parts if part in wanted)
-    groups = [recipes[i :: min(workers, len(recipes))] for i in range(min(workers, len(recipes)))]
-    if workers == 1:
-        return _write_group(task, recipes, parts)
-    try:
-        with ProcessPoolExecutor(
-            workers, mp_context=get_context("spawn"), initializer=_end_with_parent
-        ) as pool:
-            warmed = pool.map(_warm, [task.source] * len(parts), parts)
-            list(tqdm(warmed, "reading", total=len(parts), disable=None))
-            done = pool.map(_write_group, [task] * len(groups), groups, [parts] * len(groups))
-            configs = [
-                config
-                for group in tqdm(done, "writing", len(groups), disable=None)
-                for config in group
-            ]
-    except BrokenProcessPool:
-        raise OutputError(
-            f"{task.dataset.name}: a worker process died, perhaps for want of memory; build with "
-            "fewer --workers."
-        ) from None
-    order = [recipe.name for recipe in recipes]
-    return sorted(configs, key=lambda config: order.index(config.recipe.name))
+def _write_configs(task: _Task, recipes: Sequence[Recipe]) -> list[ConfigFiles]:
+    """Write all configs; the order of results is the recipes'."""
+    scratch = task.folder / ".rows"
+    configs: list[ConfigFiles] = []
+    with _parts_in_turn(task.source, recipes, task.clients, scratch) as turns:
+        for turn in turns:
+            configs += _write_turn(task, turn)
+    return configs
 
 
-def _end_with_parent() -> None:
-    """Let a worker end when the process that started it was killed."""
-
-    def wait() -> None:
-        if (parent := parent_process()) is not None:
-            parent.join()
-            os._exit(1)
-
-    Thread(target=wait, daemon=True).start()
-
-
-def _warm(source: Source, part: str) -> None:
-    """Read a part so that it lies in the source's cache."""
-    source.read(part)
-
-
-def _write_group(
-    task: _Task, recipes: Sequence[Recipe], parts: Sequence[str]
-) -> list[ConfigFiles]:
+def _write_turn(task: _Task, turn: _Parts) -> list[ConfigFiles]:
     """Write configs side by side, each part of the source read once.
 
-    Three steps run side by side: this thread reads a part while a second one federates the part
-    before and a third encodes the federation before that; this bounds memory. Reading stays here,
-    where Ctrl-C can end a download.
+    While a part is federated, the federations of the part before are encoded, each config by a
+    thread of its own; this bounds memory.
     """
     with ExitStack() as stack:
         writers = [
@@ -252,30 +300,34 @@ def _write_group(
                     index=task.dataset.index if task.form == "index" else None,
                 )
             )
-            for recipe in recipes
+            for recipe in turn.recipes
         ]
-        encoder = stack.enter_context(_OneBehind())
-        maker = stack.enter_context(_OneBehind())
-        for part in tqdm(parts, "clients", disable=None, unit="part"):
-            maker.submit(_make, task, part, task.source.read(part), writers, encoder)
-        maker.wait()
-        encoder.wait()
+        encoders = [stack.enter_context(_OneBehind()) for _ in writers]
+        done = run(
+            turn.parts,
+            turn.read,
+            turn.work,
+            workers=task.workers,
+            engine=task.engine,
+            near=turn.near,
+        )
+        bar = tqdm(done, "clients", total=len(turn.parts), disable=None, unit="part")
+        for federations_of_part in bar:
+            for writer, encoder, federation in zip(
+                writers, encoders, federations_of_part, strict=True
+            ):
+                if federation is not None:
+                    encoder.submit(writer.add, federation)
+        for encoder in encoders:
+            encoder.wait()
+        for writer in writers:
+            if writer.clients == 0:
+                raise RecipeError(
+                    f"{writer.recipe}: no client {', '.join(task.clients)} came out; check "
+                    "the name."
+                )
+            writer.leave_out(turn.left_out)
         return [writer.finish() for writer in writers]
-
-
-def _make(
-    task: _Task,
-    part: str,
-    table: pa.Table,
-    writers: Sequence[ConfigWriter],
-    encoder: _OneBehind,
-) -> None:
-    """Federate one part by every recipe that has clients in it, and hand it on to be encoded."""
-    for writer in writers:
-        if part not in parts_of(writer.recipe, task.source, task.clients):
-            continue
-        federation = _federate(writer.recipe, task.source, part, table, task.clients)
-        encoder.submit(writer.add, federation)
 
 
 class _OneBehind:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -122,6 +123,7 @@ def _feed_column(feed: _Feed, name: str, column: pa.ChunkedArray) -> None:
                 feed(_bytes_of(chunk))
 
 
+@lru_cache(4096)
 def _kind(name: str, dtype: pa.DataType) -> str:
     """Return our own name of a type, which does not change with pyarrow."""
     is_type = pa.types

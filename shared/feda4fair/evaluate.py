@@ -134,7 +134,7 @@ def local_models(
     tasks = _tasks(federation, model, trained, leaky)
     guesses, notes = [], []
     for guess, note in tqdm(
-        _run(tasks, workers), f"fitting {MODELS[model]}", len(trained), disable=None
+        _run(tasks, workers), f"fitting {MODELS[model]}", len(trained), leave=None, disable=None
     ):
         guesses.append(guess)
         notes += [note] if note else []

@@ -12,11 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from feda4fair.columns import Value
+from feda4fair.disagreement import skew
 from feda4fair.manifest import Manifest
 from feda4fair.recipe import Recipe
 
@@ -141,7 +143,8 @@ class RuleFacts:
 class ConfigFacts:
     """One config: its recipe, its entry in the manifest, its rules, its fairness.
 
-    ``free_clients`` counts the clients without a rule.
+    ``free_clients`` counts the clients without a rule; ``label_skew`` is the mean Jensen-Shannon
+    distance of the clients' labels from the pooled ones, in [0, 1].
     """
 
     name: str
@@ -149,6 +152,7 @@ class ConfigFacts:
     entry: dict[str, Any]
     rules: tuple[RuleFacts, ...]
     free_clients: int
+    label_skew: float
     attributes: tuple[AttributeFacts, ...]
 
     @property
@@ -202,8 +206,11 @@ def read_facts(folder: Path, manifest: Manifest) -> Facts:
 
 def _config(folder: Path, name: str, entry: dict[str, Any]) -> ConfigFacts:
     recipe = Recipe.from_json((folder / "recipes" / f"{name}.json").read_text("utf-8"))
-    index = pq.read_table(folder / "clients" / f"{name}.parquet", columns=["client_id", "rules"])
-    rules = dict(zip(*(index[column].to_pylist() for column in index.column_names), strict=True))
+    columns = ["client_id", "rules", "rows", "positives"]
+    index = pq.read_table(folder / "clients" / f"{name}.parquet", columns=columns)
+    rules = dict(zip(index["client_id"].to_pylist(), index["rules"].to_pylist(), strict=True))
+    sizes = index.group_by("client_id").aggregate([("rows", "sum"), ("positives", "sum")])
+    positives = sizes["positives_sum"].to_numpy()
     statistics = pq.read_table(folder / "statistics" / f"{name}.parquet")
     named = {attribute for rule in recipe.rules for attribute, _ in rule.where}
     attributes = tuple(
@@ -218,6 +225,7 @@ def _config(folder: Path, name: str, entry: dict[str, Any]) -> ConfigFacts:
         entry=entry,
         rules=_rules(recipe, rules, attributes),
         free_clients=sum(not texts for texts in rules.values()),
+        label_skew=skew(np.stack([positives, sizes["rows_sum"].to_numpy() - positives], axis=1)),
         attributes=attributes,
     )
 

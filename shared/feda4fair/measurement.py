@@ -68,7 +68,7 @@ def count_labels(federation: Federation) -> tuple[Cube, Cube]:
 
 def _count(federation: Federation, table: pa.Table) -> Cube:
     """Count the labels of some rows of a federation, sorted by client."""
-    names = pa.array([client.name for client in federation.clients])
+    names = pa.array([client.name for client in federation.clients], pa.string())
     recipe = federation.recipe
     if table is federation.table:
         clients = np.repeat(np.arange(len(names)), [c.rows for c in federation.clients])

@@ -9,18 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from feda4fair.bias import LedgerEntry
@@ -32,6 +30,7 @@ from feda4fair.measurement import contenders, count_labels
 from feda4fair.recipe import Recipe
 from feda4fair.report import measure_cube
 from feda4fair.schema import Schema
+from feda4fair.shards import Shards, SideFile, abandon, write_parquet
 from feda4fair.split import SPLITS
 
 __all__ = [
@@ -41,11 +40,7 @@ __all__ = [
     "arrow_schema",
     "complete",
     "hub_features",
-    "write_parquet",
 ]
-
-ROW_GROUP_BYTES = 100_000_000
-SHARD_BYTES = 300_000_000
 
 Attach = Callable[[pa.Table], pa.Table]
 
@@ -106,97 +101,9 @@ def dropped_schema(schema: Schema) -> pa.Schema:
     return pa.schema([*fields, pa.field("rule", pa.string()), pa.field("split", pa.string())])
 
 
-def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    plain = {f.name for f in schema if pa.types.is_struct(f.type)}
-    paths = [
-        path_name
-        for f in schema
-        for path_name in ([f"{f.name}.bytes", f"{f.name}.path"] if f.name in plain else [f.name])
-    ]
-    delta = {"row_id": "DELTA_BINARY_PACKED"} if "row_id" in schema.names else None
-    return pq.ParquetWriter(
-        path,
-        schema,
-        version="2.6",
-        data_page_version="1.0",
-        compression={p: "none" if p.endswith(".bytes") else "zstd" for p in paths},
-        compression_level={p: 3 for p in paths if not p.endswith(".bytes")},
-        use_dictionary=[p for p in paths if p != "row_id" and not p.endswith(".bytes")],
-        column_encoding=delta,
-        write_statistics=True,
-        write_page_index=True,
-        store_schema=True,
-    )
-
-
-def _abandon(writer: pq.ParquetWriter) -> None:
-    """Close a file that will be removed; a full disk is no news then.
-
-    A writer whose close failed would try again, and complain, when it is collected.
-    """
-    with suppress(OSError):
-        writer.close()
-    writer.is_open = False
-
-
 def complete(table: pa.Table, schema: pa.Schema, attach: Attach) -> pa.Table:
     """Return the rows of one client in their written form: attached columns, order, types."""
     return attach(table).select(schema.names).cast(schema)
-
-
-def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a side table (index, statistics, removed rows) with the fixed settings."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _writer(path, table.schema) as writer:
-        writer.write_table(table, row_group_size=max(1, table.num_rows))
-
-
-@dataclass(slots=True)
-class _Shards:
-    """The shard files of one split, written one after another."""
-
-    folder: Path
-    split: str
-    schema: pa.Schema
-    paths: list[Path] = field(default_factory=list)
-    writer: pq.ParquetWriter | None = None
-    filled: int = 0
-    row_group: int = 0
-    rows: int = 0
-    num_bytes: int = 0
-
-    def write(self, table: pa.Table) -> tuple[int, int]:
-        """Write one client; return its shard and its first row group."""
-        size_in_memory = table.nbytes
-        if self.writer is None or self.filled + size_in_memory > SHARD_BYTES:
-            self.close()
-            self.paths.append(self.folder / f"{self.split}-{len(self.paths):05d}.parquet")
-            self.writer = _writer(self.paths[-1], self.schema)
-            self.filled = self.row_group = 0
-        first = self.row_group
-        groups = max(1, -(-size_in_memory // ROW_GROUP_BYTES))
-        size = -(-table.num_rows // groups)
-        self.writer.write_table(table, row_group_size=size)
-        self.row_group += -(-table.num_rows // size)
-        self.filled += size_in_memory
-        self.rows += table.num_rows
-        self.num_bytes += size_in_memory
-        return len(self.paths) - 1, first
-
-    def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
-            self.writer = None
-
-    def finish(self) -> list[str]:
-        """Give the shards their final names, which tell how many there are."""
-        self.close()
-        names = []
-        for index, path in enumerate(self.paths):
-            name = f"{self.split}-{index:05d}-of-{len(self.paths):05d}.parquet"
-            path.replace(path.with_name(name))
-            names.append(name)
-        return names
 
 
 class ContentDigest:
@@ -208,20 +115,48 @@ class ContentDigest:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1)
-        self._parts: list[tuple[str, str, Future[str]]] = []
+        self._held: list[tuple[str, str, pa.Table]] = []
+        self._done: list[Future[bytes]] = []
 
     def feed(self, client: str, split: str, table: pa.Table) -> None:
         """Add the rows of one client and split."""
-        rows = table.drop_columns(["client_id"]).replace_schema_metadata(None)
-        self._parts.append((client, split, self._pool.submit(content_sha256, rows)))
+        self._held.append((client, split, table))
+
+    def rest(self) -> None:
+        """Begin to hash what was fed so far."""
+        if self._held:
+            self._done.append(self._pool.submit(_hash_lines, self._held))
+            self._held = []
 
     def hexdigest(self) -> str:
         """Return the hash of all that was fed, as 64 hexadecimal digits."""
+        self.rest()
         self._pool.shutdown()
         digest = hashlib.sha256()
-        for client, split, rows in self._parts:
-            digest.update(f"{client}\x1f{split}\x1f{rows.result()}\n".encode())
+        for lines in self._done:
+            digest.update(lines.result())
         return digest.hexdigest()
+
+
+def _hash_lines(tables: list[tuple[str, str, pa.Table]]) -> bytes:
+    """Return a line with the hash of its rows for each client and split."""
+    lines = []
+    for client, split, table in tables:
+        rows = table.drop_columns(["client_id"]).replace_schema_metadata(None)
+        lines.append(f"{client}\x1f{split}\x1f{content_sha256(rows)}\n")
+    return "".join(lines).encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    """The rows of one client in one split, and what the client index says of them."""
+
+    client: Client
+    split: str
+    rows: pa.Table
+    positives: int
+    flipped: int
+    dropped: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,9 +220,10 @@ class ConfigWriter:
         data = folder / "data" / recipe.name
         data.mkdir(parents=True)
         written = self.schema if index is None else index.schema
-        self.shards = {split: _Shards(data, split, written) for split in SPLITS}
+        self.shards = {split: Shards(data, split, written) for split in SPLITS}
         self.removed_schema = dropped_schema(recipe.schema)
-        self.removed = None if index else self._removed_writer()
+        path = folder / "dropped" / f"{recipe.name}.parquet"
+        self.removed = None if index else SideFile(path, self.removed_schema)
         self.before: list[Cube] = []
         self.after: list[Cube] = []
         self.digest, self.removed_digest = ContentDigest(), ContentDigest()
@@ -295,11 +231,6 @@ class ConfigWriter:
         self.ledger: list[LedgerEntry] = []
         self.empty_cells: list[tuple[str, str, str, str]] = []
         self.clients = self.flipped = self.dropped = self.source_rows = self.left_out = 0
-
-    def _removed_writer(self) -> pq.ParquetWriter:
-        path = self.folder / "dropped" / f"{self.recipe.name}.parquet"
-        path.parent.mkdir(exist_ok=True)
-        return _writer(path, self.removed_schema)
 
     def __enter__(self) -> ConfigWriter:
         return self
@@ -310,10 +241,11 @@ class ConfigWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        open_writers = [shards.writer for shards in self.shards.values()] + [self.removed]
+        open_writers = [shards.writer for shards in self.shards.values()]
+        open_writers.append(None if self.removed is None else self.removed.writer)
         for writer in open_writers:
             if writer is not None and writer.is_open:
-                _abandon(writer)
+                abandon(writer)
 
     def add(self, federation: Federation) -> None:
         """Write the clients of a part after those already written."""
@@ -323,56 +255,74 @@ class ConfigWriter:
         before, after = count_labels(federation)
         self.before.append(before)
         self.after.append(after)
+        self.empty_cells += _empty_cells(federation)
+        self.clients += len(federation.clients)
+        self.dropped += federation.dropped.num_rows
         rules = _rules_of(federation)
-        for client, rows in federation:
+        for piece in self._pieces(federation):
+            self._add_piece(piece, rules[piece.client.name])
+        for client in federation.clients:
             gone = federation.dropped_of(client.name)
-            self._add_client(client, rows, federation.split_of(client), gone, rules)
+            if gone.num_rows:
+                self._add_removed(client, gone)
+        self.digest.rest()
+        self.removed_digest.rest()
 
-    def _add_client(
-        self,
-        client: Client,
-        rows: pa.Table,
-        split: NDArray[np.int8],
-        gone: pa.Table,
-        rules: dict[str, tuple[list[str], list[float], list[float]]],
-    ) -> None:
-        gone_by_split = Counter(gone["split"].to_pylist())
-        for code, name in enumerate(SPLITS):
-            start, stop = np.searchsorted(split, [code, code + 1])
-            if start == stop:
-                continue
-            table = complete(rows.slice(start, stop - start), self.schema, self.attach)
-            written = table if self.form is None else self.form.rows(table, name)
-            shard, row_group = self.shards[name].write(written)
-            self.digest.feed(client.name, name, table)
-            texts, drop, flip = rules.get(client.name, ([], [], []))
-            self.index.append(
-                {
-                    "client_id": client.name,
-                    "name": self._name(client),
-                    "parent": client.parent,
-                    "split": name,
-                    "fold": client.fold,
-                    "file": shard,
-                    "row_group": row_group,
-                    "rows": table.num_rows,
-                    "positives": pc.sum(table["label"]).as_py(),
-                    "flipped": pc.sum(table["flipped"]).as_py(),
-                    "dropped": gone_by_split[name],
-                    "rules": texts,
-                    "drop": drop,
-                    "flip": flip,
-                }
-            )
-            self.flipped += self.index[-1]["flipped"]
-        if gone.num_rows:
-            removed = complete(gone, self.removed_schema, self.attach)
-            if self.removed is not None:
-                self.removed.write_table(removed, row_group_size=removed.num_rows)
-            self.removed_digest.feed(client.name, "dropped", removed)
-        self.clients += 1
-        self.dropped += gone.num_rows
-        self.empty_cells += _empty_cells(client.name, rows, split, self.recipe.schema)
+    def _pieces(self, federation: Federation) -> Iterator[_Piece]:
+        """Yield the rows of every client and split; only rows with images are completed singly."""
+        whole = federation.table
+        images = any(column.dtype == "image" for column in self.recipe.schema.columns)
+        if not images:
+            whole = complete(whole, self.schema, self.attach)
+        positives = np.concatenate(([0], np.cumsum(whole["label"].to_numpy())))
+        flipped = np.concatenate(([0], np.cumsum(whole["flipped"].to_numpy())))
+        gone = Counter(zip(*_names_of(federation.dropped, "client_id", "split"), strict=True))
+        for client in federation.clients:
+            bounds = client.start + np.searchsorted(federation.split_of(client), range(4))
+            for name, (start, stop) in zip(SPLITS, pairwise(bounds.tolist()), strict=True):
+                if start == stop:
+                    continue
+                rows = whole.slice(start, stop - start)
+                yield _Piece(
+                    client=client,
+                    split=name,
+                    rows=complete(rows, self.schema, self.attach) if images else rows,
+                    positives=int(positives[stop] - positives[start]),
+                    flipped=int(flipped[stop] - flipped[start]),
+                    dropped=gone[client.name, name],
+                )
+
+    def _add_piece(self, piece: _Piece, rules: tuple[list[str], list[float], list[float]]) -> None:
+        client, split, rows = piece.client, piece.split, piece.rows
+        written = rows if self.form is None else self.form.rows(rows, split)
+        shard, row_group = self.shards[split].write(written)
+        self.digest.feed(client.name, split, rows)
+        texts, drop, flip = rules
+        self.index.append(
+            {
+                "client_id": client.name,
+                "name": self._name(client),
+                "parent": client.parent,
+                "split": split,
+                "fold": client.fold,
+                "file": shard,
+                "row_group": row_group,
+                "rows": rows.num_rows,
+                "positives": piece.positives,
+                "flipped": piece.flipped,
+                "dropped": piece.dropped,
+                "rules": texts,
+                "drop": drop,
+                "flip": flip,
+            }
+        )
+        self.flipped += piece.flipped
+
+    def _add_removed(self, client: Client, gone: pa.Table) -> None:
+        removed = complete(gone, self.removed_schema, self.attach)
+        if self.removed is not None:
+            self.removed.write(removed)
+        self.removed_digest.feed(client.name, "dropped", removed)
 
     def _name(self, client: Client) -> str:
         name = self.client_names.get(client.parent, client.parent)
@@ -380,6 +330,11 @@ class ConfigWriter:
             return name
         piece, parts = int(client.name.rpartition("_")[2]) + 1, self.recipe.subdivide.parts
         return f"{name}, part {piece} of {parts}" if parts else f"{name}, part {piece}"
+
+    def leave_out(self, rows: int) -> None:
+        """Count rows of the source that came to no part."""
+        self.source_rows += rows
+        self.left_out += rows
 
     def finish(self) -> ConfigFiles:
         """Close all files, write the client index and the recipe, and return what was written."""
@@ -419,7 +374,7 @@ class ConfigWriter:
             left_out=self.left_out,
             content_sha256=self.digest.hexdigest(),
             dropped_sha256=self.removed_digest.hexdigest(),
-            ledger=tuple(self.ledger),
+            ledger=tuple(sorted(self.ledger, key=lambda entry: entry.client)),
             empty_cells=tuple(self.empty_cells),
         )
 
@@ -485,27 +440,38 @@ def _rules_of(federation: Federation) -> dict[str, tuple[list[str], list[float],
     }
 
 
-def _empty_cells(
-    client: str, rows: pa.Table, split: NDArray[np.int8], schema: Schema
-) -> list[tuple[str, str, str, str]]:
-    """Return (client, attribute, value, label) of every cell that test holds and train lacks."""
-    test, train = SPLITS.index("test"), SPLITS.index("train")
-    cells = []
-    label = rows["label"].to_numpy()
-    for attribute in schema.sensitive:
+def _names_of(table: pa.Table, *columns: str) -> list[list[str]]:
+    return [table[column].to_pylist() for column in columns]
+
+
+def _empty_cells(federation: Federation) -> list[tuple[str, str, str, str]]:
+    """Return (client, attribute, value, label) of every cell that test holds and train lacks.
+
+    Clients without rows in train, which are test as a whole, have no such cells.
+    """
+    schema, table = federation.recipe.schema, federation.table
+    if not federation.clients:
+        return []
+    sizes = np.diff(federation.offsets)
+    base = np.repeat(np.arange(len(sizes)), sizes) * 2 + table["label"].to_numpy()
+    found = []
+    for place, attribute in enumerate(schema.sensitive):
         coding = schema[attribute].coding
         names = dict(coding.names) if coding is not None else {}
-        levels, codes = _levels(rows[attribute].to_numpy())
-        place = (codes * 2 + label) * len(SPLITS) + split
-        counts = np.bincount(place, minlength=len(levels) * 2 * len(SPLITS))
-        counts = counts.reshape(len(levels), 2, len(SPLITS))
-        if not counts[..., train].any():
-            return []
-        for value, outcome in np.argwhere((counts[..., test] > 0) & (counts[..., train] == 0)):
-            level = levels[value]
-            name = names.get(level, str(level))
-            cells.append((client, attribute, name, schema.label.names[outcome]))
-    return cells
+        levels, codes = _levels(table[attribute].to_numpy())
+        cell = (base * len(levels) + codes) * len(SPLITS) + federation.split
+        shape = (len(sizes), 2, len(levels), len(SPLITS))
+        counts = np.bincount(cell, minlength=int(np.prod(shape))).reshape(shape)
+        train, test = counts[..., SPLITS.index("train")], counts[..., SPLITS.index("test")]
+        has_train = np.asarray(train.any(axis=(1, 2)))
+        lacking = (test > 0) & (train == 0) & has_train[:, None, None]
+        for client, outcome, level in np.argwhere(lacking).tolist():
+            name = names.get(levels[level], str(levels[level]))
+            found.append((client, place, level, outcome, attribute, name))
+    return [
+        (federation.clients[client].name, attribute, name, schema.label.names[outcome])
+        for client, _, _, outcome, attribute, name in sorted(found, key=lambda cell: cell[:4])
+    ]
 
 
 def _levels(values: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:

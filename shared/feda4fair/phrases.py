@@ -152,6 +152,11 @@ def composition(config: ConfigFacts) -> str:
     """Return how rows became clients and splits, in sentences."""
     recipe, entry = config.recipe, config.entry
     parts = [_partition(recipe, entry["clients"])]
+    if isinstance(recipe.partition, Dirichlet | Shards | Assigned):
+        parts.append(
+            f"The skew that came out: clients' labels lie {config.label_skew:.2f} from the pooled "
+            "ones on average (Jensen-Shannon distance; 0 is alike, 1 is disjoint)."
+        )
     if entry["left_out"]:
         parts.append(
             f"{entry['left_out']:,} of {entry['source_rows']:,} source rows are in no client."

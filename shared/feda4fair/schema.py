@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from feda4fair.columns import RESERVED, Coding, Column, Label, Role, Value
 from feda4fair.errors import SchemaError
+from feda4fair.tables import read_table
 
 __all__ = ["Schema"]
 
@@ -80,7 +81,7 @@ class Schema:
     @classmethod
     def infer(
         cls,
-        table: pa.Table,
+        data: Any,
         *,
         label: str | None = None,
         favorable: Value | bool | Sequence[Value] | None = None,
@@ -91,8 +92,9 @@ class Schema:
 
         Parameters
         ----------
-        table : pyarrow.Table
-            Rows of the source; Hub features in its metadata are used.
+        data : pyarrow.Table, pandas.DataFrame, datasets.Dataset, path or Hub id
+            Rows, or where they are; see :func:`feda4fair.tables.read_table`. Hub features are
+            used.
         label : str, optional
             Label column; found by its name if there is no doubt.
         favorable : value or sequence of values, optional
@@ -112,6 +114,8 @@ class Schema:
         ------
         SchemaError
             If there is no label, no favorable value or no sensitive attribute to be found.
+        SourceError
+            If the rows cannot be read.
 
         Examples
         --------
@@ -122,6 +126,7 @@ class Schema:
         >>> schema.guesses
         ('sensitive attribute sex, by its name',)
         """
+        table = read_table(data)
         guesses: list[str] = []
         known = {**_hub_names(table), **{k: dict(v) for k, v in (names or {}).items()}}
         target = _label(table, label, favorable, known, guesses)

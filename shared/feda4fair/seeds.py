@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 __all__ = ["choice", "key", "normal", "permutation", "raw_bits", "uniforms"]
 
+_LARGE = 1 << 25
+"""Numbers from which on memory matters more than speed."""
+
 
 def key(seed: int, *names: str | int) -> int:
     """Return the 128-bit key of a seed and names: a random order of names where compared."""
@@ -69,6 +72,8 @@ def _stable_order(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
     """
     if len(bits) < 2:
         return np.arange(len(bits))
+    if len(bits) > _LARGE:
+        return _order_by_eighths(bits)
     width = np.uint64((len(bits) - 1).bit_length())
     low = (np.uint64(1) << width) - np.uint64(1)
     packed = (bits & ~low) | np.arange(len(bits), dtype=np.uint64)
@@ -80,6 +85,19 @@ def _stable_order(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
     for start, stop in zip(starts, stops + 1, strict=True):
         run = order[start:stop]
         order[start:stop] = run[np.argsort(bits[run], kind="stable")]
+    return order
+
+
+def _order_by_eighths(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Order one eighth of the range after the other, which takes an eighth of the memory."""
+    order = np.empty(len(bits), dtype=np.int64)
+    start = 0
+    for eighth in range(8):
+        low, high = np.uint64(eighth << 61), np.uint64((eighth + 1 << 61) - 1)
+        rows = np.flatnonzero((bits >= low) & (bits <= high))
+        stop = start + len(rows)
+        order[start:stop] = rows[_stable_order(bits[rows])]
+        start = stop
     return order
 
 

@@ -26,6 +26,7 @@ from feda4fair.bias import (
     keyed_sampler,
     released_sampler,
 )
+from feda4fair.columns import Value
 from feda4fair.encode import encode
 from feda4fair.errors import RecipeError, SchemaError
 from feda4fair.federation import Client, Federation
@@ -39,7 +40,15 @@ from feda4fair.recipe import (
 )
 from feda4fair.split import SPLITS, folds, released_split, scatter_split, split_rows
 
-__all__ = ["chosen_clients", "federate_table", "known_clients"]
+__all__ = [
+    "Seen",
+    "chosen_clients",
+    "federate_dealt",
+    "federate_table",
+    "known_clients",
+    "rules_of",
+    "selected_rows",
+]
 
 Rows = NDArray[np.int64]
 
@@ -77,6 +86,14 @@ class Codes:
     row_id: NDArray[np.int64]
     label: NDArray[np.int8]
     attributes: Mapping[str, NDArray[np.generic]]
+
+    @classmethod
+    def of(cls, encoded: pa.Table, recipe: Recipe) -> Codes:
+        return cls(
+            encoded["row_id"].to_numpy(),
+            encoded["label"].to_numpy(),
+            {name: encoded[name].to_numpy() for name in recipe.schema.sensitive},
+        )
 
     def take(self, rows: Rows) -> Codes:
         """Return some rows; ``rows`` ascends, so as many rows as there are means all of them."""
@@ -135,23 +152,54 @@ def federate_table(
             "pyarrow.Table.from_pandas(frame, preserve_index=False) for pandas."
         )
     encoded = encode(table, recipe.schema)
-    selected = _selected(encoded, recipe)
+    selected = selected_rows(encoded, recipe)
+    if len(selected) == 0:
+        raise RecipeError(
+            f"{recipe}: no row of {table.num_rows} is left; check source and select."
+        )
     if len(selected) < table.num_rows:
         encoded = encoded.take(selected)
-    content = Codes(
-        encoded["row_id"].to_numpy(),
-        encoded["label"].to_numpy(),
-        {name: encoded[name].to_numpy() for name in recipe.schema.sensitive},
-    )
+    content = Codes.of(encoded, recipe)
     names, codes = _partition(table, selected, content, recipe, client)
     if client is None:
-        _check_whole(encoded, recipe, names)
+        seen = Seen()
+        seen.add(encoded, recipe)
+        seen.check(recipe, names)
+    everyone = names if client is None else parents or names
+    return federate_dealt(encoded, codes, names, everyone, recipe, source_rows=table.num_rows)
+
+
+def federate_dealt(
+    encoded: pa.Table,
+    codes: NDArray[np.int32],
+    names: tuple[str, ...],
+    everyone: tuple[str, ...],
+    recipe: Recipe,
+    *,
+    source_rows: int,
+) -> Federation:
+    """Inject, keep and split rows whose clients are known.
+
+    Parameters
+    ----------
+    encoded : pyarrow.Table, n rows
+        Rows as :func:`feda4fair.encode.encode` returns them, in source order.
+    codes : ndarray of int32, shape (n,)
+        Position of each row's client in ``names``; -1 for none.
+    names, everyone : tuple of str
+        The clients of these rows, and those of the whole federation; both sorted.
+    recipe : Recipe
+        What to do.
+    source_rows : int
+        Rows of the source that these stand for.
+    """
+    content = Codes.of(encoded, recipe)
     assignment = Assignment.empty(encoded.num_rows)
-    rules = _rules_of(names if client is None else parents or names, recipe)
+    rules = rules_of(everyone, recipe)
     for name, members in zip(names, _members(codes, len(names)), strict=True):
         _decide(name, members, content.take(members), rules[name], recipe, assignment)
-    fold = _folds(recipe, names if client is None else parents or names, assignment)
-    return _gather(encoded, assignment, recipe, table.num_rows, fold)
+    fold = _folds(recipe, everyone, assignment)
+    return _gather(encoded, assignment, recipe, source_rows, fold)
 
 
 def known_clients(recipe: Recipe, parents: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -230,22 +278,48 @@ def _partition(
     return assign(rows, partition, seed=recipe.seed, scope=recipe.name, strata=strata)
 
 
-def _check_whole(encoded: pa.Table, recipe: Recipe, parents: tuple[str, ...]) -> None:
-    """Check what only the rows of all clients together can tell."""
-    if pc.sum(encoded["label"]).as_py() == 0:
-        favorable = ", ".join(map(str, recipe.schema.label.favorable))
-        raise RecipeError(
-            f"{recipe}: no row has the favorable label {favorable}; name the value that "
-            f"{recipe.schema.label.column} holds."
-        )
-    for rule in recipe.rules:
-        for name, value in rule.where:
-            found = pc.unique(encoded[name]).to_pylist()
-            if recipe.schema[name].coding is None and value not in found:
-                raise RecipeError(
-                    f"{recipe}: rule {rule.name}: no such value; {name} holds "
-                    f"{', '.join(map(str, found[:5]))}."
-                )
+@dataclass(slots=True)
+class Seen:
+    """What only the rows of all clients together can tell, gathered block by block."""
+
+    positives: int = 0
+    values: dict[str, set[Value]] = field(default_factory=dict)
+
+    def add(self, encoded: pa.Table, recipe: Recipe) -> None:
+        """Look at some rows."""
+        self.positives += pc.sum(encoded["label"]).as_py() or 0
+        for rule in recipe.rules:
+            for name, _ in rule.where:
+                if recipe.schema[name].coding is None:
+                    found = pc.unique(encoded[name]).to_pylist()
+                    self.values.setdefault(name, set()).update(found)
+
+    def check(self, recipe: Recipe, parents: tuple[str, ...]) -> None:
+        """Hold the recipe to what was seen and to the clients that there are.
+
+        Raises
+        ------
+        RecipeError
+            If no row is favorable, a rule's value does not occur, or a client is unknown.
+        """
+        if self.positives == 0:
+            favorable = ", ".join(map(str, recipe.schema.label.favorable))
+            raise RecipeError(
+                f"{recipe}: no row has the favorable label {favorable}; name the value that "
+                f"{recipe.schema.label.column} holds."
+            )
+        for rule in recipe.rules:
+            for name, value in rule.where:
+                found = self.values.get(name)
+                if found is not None and value not in found:
+                    raise RecipeError(
+                        f"{recipe}: rule {rule.name}: no such value; {name} holds "
+                        f"{', '.join(sorted(map(str, found))[:5])}."
+                    )
+        _check_clients(recipe, parents)
+
+
+def _check_clients(recipe: Recipe, parents: tuple[str, ...]) -> None:
     grouped = {c for g in recipe.groups if isinstance(g.clients, tuple) for c in g.clients}
     named = set(recipe.keep or ())
     if isinstance(recipe.split, ClientSplit):
@@ -265,8 +339,10 @@ def _check_whole(encoded: pa.Table, recipe: Recipe, parents: tuple[str, ...]) ->
         )
 
 
-def _selected(table: pa.Table, recipe: Recipe) -> Rows:
+def selected_rows(table: pa.Table, recipe: Recipe) -> Rows:
     """Return the positions of the rows that the recipe selects."""
+    if not recipe.select:
+        return np.arange(table.num_rows)
     mask: NDArray[np.bool_] = np.ones(table.num_rows, dtype=np.bool_)
     for column, values in recipe.select:
         codes = [recipe.schema.code(column, value) for value in values]
@@ -277,12 +353,7 @@ def _selected(table: pa.Table, recipe: Recipe) -> Rows:
                 f"{recipe}: select {column} in {codes}, but the column is {table[column].type}."
             ) from None
         mask &= pc.is_in(table[column], wanted).to_numpy()
-    rows = np.flatnonzero(mask)
-    if len(rows) == 0:
-        raise RecipeError(
-            f"{recipe}: no row of {table.num_rows} is left; check source and select."
-        )
-    return rows
+    return np.flatnonzero(mask)
 
 
 def _members(codes: NDArray[np.int32], clients: int) -> Iterator[Rows]:
@@ -296,7 +367,7 @@ def _members(codes: NDArray[np.int32], clients: int) -> Iterator[Rows]:
         yield order[start:stop]
 
 
-def _rules_of(names: tuple[str, ...], recipe: Recipe) -> dict[str, tuple[BiasRule, ...]]:
+def rules_of(names: tuple[str, ...], recipe: Recipe) -> dict[str, tuple[BiasRule, ...]]:
     """Return the rules of every client; shares are taken in client order."""
     rules: dict[str, tuple[BiasRule, ...]] = dict.fromkeys(names, ())
     taken = 0.0
@@ -521,7 +592,9 @@ def _columns(
     encoded: pa.Table, rows: Rows, names: list[str], codes: NDArray[np.int64]
 ) -> pa.Table:
     """Return client_id, row_id and the schema's columns of the given rows."""
-    clients = pa.DictionaryArray.from_arrays(pa.array(codes[rows], pa.int32()), pa.array(names))
+    clients = pa.DictionaryArray.from_arrays(
+        pa.array(codes[rows], pa.int32()), pa.array(names, pa.string())
+    )
     table = encoded.drop_columns(["label"]).take(pa.array(rows)).combine_chunks()
     return table.add_column(0, "client_id", clients.cast(pa.string()))
 

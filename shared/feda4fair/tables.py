@@ -7,19 +7,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 
-from feda4fair.content import SourceFile, content_sha256
+from feda4fair.content import SourceFile
 from feda4fair.errors import SourceError
 
 if TYPE_CHECKING:
     import datasets
+    import pyarrow.parquet as pq
 
-__all__ = ["read_table", "record"]
+__all__ = ["BLOCK", "ParquetRows", "content_of", "read_table", "record"]
+
+BLOCK: Final = 1 << 20
+"""Rows of a block: what is read, hashed and moved at a time."""
+
 
 _IMAGES: Final = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
 _JSON: Final = frozenset({".json", ".jsonl", ".ndjson"})
@@ -54,27 +62,151 @@ def read_table(data: Any, *, config: str | None = None, split: str | None = None
     return table
 
 
-def record(data: Any, table: pa.Table) -> SourceFile:
+def record(data: Any, rows: int, content: str) -> SourceFile:
     """Return the record of what was read, for the manifest."""
     return SourceFile(
-        name=_name(data),
-        part="all",
-        rows_read=table.num_rows,
-        rows_kept=table.num_rows,
-        content_sha256=content_sha256(table.replace_schema_metadata(None)),
+        name=_name(data), part="all", rows_read=rows, rows_kept=rows, content_sha256=content
     )
+
+
+def content_of(hashes: Sequence[str]) -> str:
+    """Return the content hash of rows from those of their blocks.
+
+    One block's hash is its :func:`feda4fair.content.content_sha256`; of several blocks of
+    :data:`BLOCK` rows it is the SHA-256 of their hashes, one a line.
+    """
+    if len(hashes) == 1:
+        return hashes[0]
+    return sha256("\n".join(hashes).encode()).hexdigest()
 
 
 def _name(data: Any) -> str:
     if not isinstance(data, str | os.PathLike):
         return "table"
+    if is_url(data):
+        return str(data).rstrip("/").rpartition("/")[2]
     path = Path(data)
     return path.resolve().name if path.exists() else str(data)
+
+
+def is_url(data: Any) -> bool:
+    """Tell whether text names a file of a remote file system, such as ``hf://`` or ``s3://``."""
+    return isinstance(data, str) and "://" in data
+
+
+@dataclass(frozen=True)
+class ParquetRows:
+    """The rows of Parquet files, block by block.
+
+    Parameters
+    ----------
+    files : tuple of str
+        Paths or URLs, in order.
+    """
+
+    files: tuple[str, ...]
+
+    @classmethod
+    def find(cls, data: Any) -> ParquetRows | None:
+        """Return the Parquet files that a path or URL names, or None if it names none."""
+        if is_url(data):
+            return cls(_remote_parquet(data))
+        if not isinstance(data, str | os.PathLike):
+            return None
+        path = Path(data).expanduser()
+        if path.is_dir():
+            files = sorted(str(file) for file in path.rglob("*.parquet") if file.is_file())
+        else:
+            files = [str(path)] if path.suffix == ".parquet" and path.is_file() else []
+        return cls(tuple(files)) if files else None
+
+    @cached_property
+    def num_rows(self) -> int:
+        """Rows in all files."""
+        return sum(self._open(file).metadata.num_rows for file in self.files)
+
+    @cached_property
+    def row_bytes(self) -> float:
+        """Memory of a row, by the first ones."""
+        for file in self.files:
+            for batch in self._open(file).iter_batches(batch_size=1 << 14):
+                if batch.num_rows:
+                    return float(batch.nbytes / batch.num_rows)
+        return 0.0
+
+    def blocks(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows in order, :data:`BLOCK` at a time, some or all columns."""
+        held: list[pa.Table] = []
+        rows = 0
+        for batch in self._batches(columns):
+            held.append(batch)
+            rows += batch.num_rows
+            if rows >= BLOCK:
+                table = pa.concat_tables(held)
+                while rows >= BLOCK:
+                    yield table.slice(0, BLOCK).combine_chunks()
+                    table, rows = table.slice(BLOCK), rows - BLOCK
+                held = [table]
+        if rows:
+            yield pa.concat_tables(held).combine_chunks()
+
+    def _batches(self, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+        names = None if columns is None else list(dict.fromkeys(columns))
+        for file in self.files:
+            opened = self._open(file)
+            missing = sorted(set(names or ()) - set(opened.schema_arrow.names))
+            if missing:
+                raise SourceError(
+                    f"{file}: no column {', '.join(missing)} among "
+                    f"{', '.join(opened.schema_arrow.names)}."
+                )
+            try:
+                for batch in opened.iter_batches(batch_size=BLOCK, columns=names):
+                    table = pa.Table.from_batches([batch])
+                    yield table.replace_schema_metadata(None)
+            except (pa.ArrowException, OSError) as error:
+                reason = str(error).splitlines()[0]
+                raise SourceError(f"{file} cannot be read ({reason}); check the file.") from None
+
+    @staticmethod
+    def _open(file: str) -> pq.ParquetFile:
+        import pyarrow.parquet as pq
+
+        try:
+            if not is_url(file):
+                return pq.ParquetFile(file, memory_map=True)
+            import fsspec
+
+            system, path = fsspec.url_to_fs(file)
+            return pq.ParquetFile(system.open(path))
+        except (pa.ArrowException, OSError, ValueError, ImportError) as error:
+            reason = str(error).splitlines()[0]
+            raise SourceError(f"{file} cannot be read ({reason}); check the file.") from None
+
+
+def _remote_parquet(url: str) -> tuple[str, ...]:
+    """Return the Parquet files that a URL names: itself, or those below it."""
+    import fsspec
+
+    try:
+        system, path = fsspec.url_to_fs(url)
+        if path.endswith(".parquet"):
+            return (url,)
+        found = sorted(file for file in system.find(path) if file.endswith(".parquet"))
+    except (OSError, ValueError, ImportError) as error:
+        reason = str(error).splitlines()[0]
+        raise SourceError(f"{url} cannot be read ({reason}); check address and access.") from None
+    if not found:
+        raise SourceError(f"{url}: no Parquet file is there; convert the rows to Parquet.")
+    return tuple(system.unstrip_protocol(file) for file in found)
 
 
 def _read(data: Any, config: str | None, split: str | None) -> pa.Table:
     if isinstance(data, pa.Table):
         return data
+    if is_url(data):
+        found = ParquetRows(_remote_parquet(data))
+        return pa.concat_tables(list(found.blocks()))
     if isinstance(data, str | os.PathLike):
         path = Path(data).expanduser()
         if path.exists():
@@ -167,7 +299,8 @@ def _read_folder(path: Path) -> pa.Table:
     parquet = [file for file in files if file.suffix == ".parquet"]
     if parquet:
         try:
-            return pa.concat_tables([_read_path(file) for file in parquet])
+            tables = [_read_path(file) for file in parquet]
+            return pa.concat_tables(table.replace_schema_metadata(None) for table in tables)
         except pa.ArrowException as error:
             reason = str(error).splitlines()[0]
             raise SourceError(

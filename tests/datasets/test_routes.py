@@ -229,7 +229,7 @@ def test_a_change_in_the_library_is_another_cache_path(which: str, tmp_path: Pat
 
     first = ask()
     assert ask() == first
-    drawing = library / "feda4fair" / "partition.py"
+    drawing = library / "feda4fair" / "assign.py"
     text = drawing.read_text("utf-8")
     changed = text.replace("sizes[:extra] += 1", "sizes[-1] += extra")
     assert changed != text

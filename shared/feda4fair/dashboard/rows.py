@@ -8,7 +8,7 @@ federation.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,7 +37,7 @@ from feda4fair.score import score_rows
 from feda4fair.script import changed, changes, imports, python
 from feda4fair.split import SPLITS
 from feda4fair.steps import federate_table
-from feda4fair.tables import read_table, record
+from feda4fair.tables import read_table
 
 __all__ = ["Counted", "Modeled", "Opening", "Rows", "Tick", "open_builtin", "open_own"]
 
@@ -144,22 +144,6 @@ class Modeled:
 
     report: FairnessReport
     notes: tuple[str, ...]
-
-
-class _Held(TableSource):
-    """Own rows in memory, their record made once."""
-
-    def __init__(self, opening: Opening, table: pa.Table) -> None:
-        super().__init__(data=opening.data, config=opening.config, split=opening.split)
-        self.__dict__["_table"] = table
-
-    @cached_property
-    def _record(self) -> SourceFile:
-        return record(self.data, self._table)
-
-    def files(self) -> tuple[SourceFile, ...]:
-        """Return the record of the rows."""
-        return (self._record,)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -383,6 +367,11 @@ class _Watched:
         self._done += 1
         return self._source.read(part)
 
+    def blocks(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        for block in cast(Any, self._source).blocks(columns):
+            self._tick("dealing rows to clients", 0.0)
+            yield block
+
     def attach(self, table: pa.Table) -> pa.Table:
         self._tick("writing", min(1.0, self._done / self._total))
         return self._source.attach(table)
@@ -427,7 +416,8 @@ def open_own(opening: Opening, tick: Tick) -> Rows:
     tick(f"reading {Path(opening.data).name}", 0.0)
     table = read_table(opening.data, config=opening.config, split=opening.split)
     tick("hashing the rows", 0.5)
-    source = _Held(opening, table)
+    source = TableSource(data=opening.data, config=opening.config, split=opening.split)
+    vars(source)["_table"] = table  # as its cached property would keep it
     try:
         files = source.files()
     except SchemaError as error:
