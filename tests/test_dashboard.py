@@ -48,10 +48,12 @@ from feda4fair.dashboard import charts
 from feda4fair.dashboard.exporting import export
 from feda4fair.dashboard.inspecting import table
 from feda4fair.dashboard.loading import upload_name
-from feda4fair.dashboard.rows import Opening, Rows, open_builtin, open_own
+from feda4fair.dashboard.opening import Opening
+from feda4fair.dashboard.rows import Rows, open_builtin, open_own
 from feda4fair.dashboard.state import Session, key_of, plain
 from feda4fair.errors import SourceError
 from feda4fair.evaluate import local_models
+from feda4fair.export import to_csv
 from feda4fair.federation import Federation, concat
 from feda4fair.measurement import contenders, count_labels, measure
 from feda4fair.report import measure_cube
@@ -780,6 +782,28 @@ def test_a_folder_is_written_where_the_person_says(page: Page, csv: Path, tmp_pa
     assert Recipe.from_json(tmp_path / "mine" / "recipes" / "default.json") == page.here.recipe
     page.click("Write the folder")
     assert "replace it with --overwrite" in page.errors[0]
+
+
+@pytest.mark.parametrize("kind", ["celeba", "people"])
+def test_csv_for_each_client_is_the_librarys(
+    page: Page, csv: Path, tmp_path: Path, kind: str
+) -> None:
+    if kind == "people":
+        federation = federate(csv, recipe=custom_people(page, csv).here.recipe)
+        attach = None
+    else:
+        recipe = custom_celeba(page).here.recipe
+        source = CELEBA.open_source(None, recipes=[recipe], sample=True)
+        federation, attach = everything(CELEBA, source.fit(recipe)), source.attach
+    page.go("Export").click("Prepare a CSV for each client")
+    assert not page.errors
+    recipe = page.here.recipe
+    archive = page.here.folder / "csv" / f"{recipe.dataset}-{recipe.name}.zip"
+    to_csv(federation, tmp_path / "csv", attach=attach)
+    assert unpacked(archive) == files(tmp_path / "csv")
+    page.find("download_button", "CSV for each client (zip)").click()
+    page.run()
+    assert page.app.success[0].value.startswith("Ready: ")
 
 
 def test_an_index_is_exported_where_rows_may_not_be(page: Page) -> None:

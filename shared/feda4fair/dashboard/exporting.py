@@ -54,8 +54,12 @@ def show(here: Session, *, paths: bool) -> None:
     assert rows is not None, "the step is open once there are rows"
     form = _form(here)
     name = f"{recipe.dataset}-{recipe.name}"
-    one, two = st.columns(2)
-    one.download_button(
+    one, two, three = st.columns(3)
+    with one:
+        files = _asked("Prepare the files", "prepare", rows, recipe, form)
+    with two:
+        tables = _asked("Prepare a CSV for each client", "csv", rows, recipe, "full")
+    three.download_button(
         "Recipe (JSON)",
         recipe.to_json(),
         f"{name}.json",
@@ -63,11 +67,7 @@ def show(here: Session, *, paths: bool) -> None:
         key="recipe",
         on_click="ignore",
     )
-    with two:
-        wanted = f"{KEEP}wanted"
-        if st.button("Prepare the files", type="primary", key="prepare"):
-            st.session_state[wanted] = [rows.content, recipe.to_json(), form]
-    if st.session_state.get(wanted) == [rows.content, recipe.to_json(), form]:
+    if files:
         found = result(
             f"export {form}",
             recipe,
@@ -77,6 +77,15 @@ def show(here: Session, *, paths: bool) -> None:
         if found is not None:
             _show_files(found, recipe, name)
             _show_dry_run(here, found, recipe)
+    if tables:
+        made = result(
+            "export csv",
+            recipe,
+            "Writing a CSV for each client",
+            lambda tick: export(rows, recipe, here.folder, "csv", tick),
+        )
+        if made is not None:
+            _show_tables(made, name)
     if paths:
         _show_folder(rows, recipe, form, name)
     st.markdown("**The same in Python**")
@@ -84,6 +93,15 @@ def show(here: Session, *, paths: bool) -> None:
     st.caption(
         "Or on the command line: build.py --recipe with the JSON, and --source with the rows."
     )
+
+
+def _asked(label: str, key: str, rows: Rows, recipe: Recipe, form: Form) -> bool:
+    """Show a button, and tell whether it was clicked for the choices as they are."""
+    choices = [rows.content, recipe.to_json(), form]
+    wanted = f"{KEEP}wanted-{key}"
+    if st.button(label, type="primary" if key == "prepare" else "secondary", key=key):
+        st.session_state[wanted] = choices
+    return bool(st.session_state.get(wanted) == choices)
 
 
 def _form(here: Session) -> Form:
@@ -101,7 +119,9 @@ def _form(here: Session) -> Form:
     return "index" if kind == "index" else "full"
 
 
-def export(rows: Rows, recipe: Recipe, folder: Path, form: Form, tick: Tick) -> Exported:
+def export(
+    rows: Rows, recipe: Recipe, folder: Path, kind: Literal["full", "index", "csv"], tick: Tick
+) -> Exported:
     """Write a federation and its zip into the folder of a session, in place of an earlier one.
 
     Parameters
@@ -112,27 +132,32 @@ def export(rows: Rows, recipe: Recipe, folder: Path, form: Form, tick: Tick) -> 
         What is made of them.
     folder : Path
         Temporary folder of the session.
-    form : {"full", "index"}
-        Rows, or only the index that may be published.
+    kind : {"full", "index", "csv"}
+        The folder in Hub layout, with its rows or with the index that may be published; or one
+        CSV file for each client.
     tick : callable
         Says how far it is.
     """
-    place = folder / "export"
+    place = folder / ("csv" if kind == "csv" else "export")
     shutil.rmtree(place, ignore_errors=True)
     name = f"{recipe.dataset}-{recipe.name}"
     out = place / name
-    rows.write(recipe, out, tick, form=form)
+    if kind == "csv":
+        rows.write_csv(recipe, out, tick)
+    else:
+        rows.write(recipe, out, tick, form=kind)
     files = sorted(path for path in out.rglob("*") if path.is_file())
     size = sum(path.stat().st_size for path in files)
     if size > MOST_ZIP:
         return Exported(folder=out, archive=None, size=size)
     archive = place / f"{name}.zip"
-    with zipfile.ZipFile(archive, "w") as packed:
+    how = zipfile.ZIP_DEFLATED if kind == "csv" else zipfile.ZIP_STORED
+    with zipfile.ZipFile(archive, "w", how) as packed:
         for done, path in enumerate(files):
             tick("packing", done / len(files))
             entry = zipfile.ZipInfo(f"{name}/{path.relative_to(out).as_posix()}", EPOCH)
             entry.external_attr = 0o644 << 16
-            packed.writestr(entry, path.read_bytes())
+            packed.writestr(entry, path.read_bytes(), how)
     return Exported(folder=out, archive=archive, size=size)
 
 
@@ -141,17 +166,8 @@ def _show_files(found: Exported, recipe: Recipe, name: str) -> None:
         f"Ready: {found.size:,} bytes in Hub layout, with card, datasheet, statistics and recipe."
     )
     one, two, three = st.columns(3)
-    if found.archive is None:
-        one.caption(f"More than {MOST_ZIP // 10**6} MB; write it to a folder below.")
-    else:
-        one.download_button(
-            "Folder (zip)",
-            found.archive.read_bytes,
-            f"{name}.zip",
-            "application/zip",
-            key="zip",
-            on_click="ignore",
-        )
+    with one:
+        _show_zip("Folder (zip)", found, f"{name}.zip", "zip")
     sheet = found.folder / "datasheets" / f"{recipe.name}.md"
     two.download_button(
         "Datasheet",
@@ -172,6 +188,21 @@ def _show_files(found: Exported, recipe: Recipe, name: str) -> None:
     )
     with st.expander("Read the datasheet"):
         st.code(sheet.read_text("utf-8"), language=None, wrap_lines=True, height=400)
+
+
+def _show_zip(label: str, found: Exported, name: str, key: str) -> None:
+    """Show the download of a zip, or why there is none."""
+    if found.archive is None:
+        st.caption(f"More than {MOST_ZIP // 10**6} MB, too large for a browser.")
+        return
+    st.download_button(
+        label, found.archive.read_bytes, name, "application/zip", key=key, on_click="ignore"
+    )
+
+
+def _show_tables(found: Exported, name: str) -> None:
+    st.success(f"Ready: {found.size:,} bytes, one CSV for each client, without index columns.")
+    _show_zip("CSV for each client (zip)", found, f"{name}-csv.zip", "csv-zip")
 
 
 def _show_dry_run(here: Session, found: Exported, recipe: Recipe) -> None:

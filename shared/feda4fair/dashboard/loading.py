@@ -12,7 +12,8 @@ import streamlit as st
 
 from feda4fair.columns import Value
 from feda4fair.dashboard import UPLOAD_MB
-from feda4fair.dashboard.rows import Opening, Rows, Tick, open_builtin, open_own
+from feda4fair.dashboard.opening import Opening
+from feda4fair.dashboard.rows import Rows, Tick, open_builtin, open_own
 from feda4fair.dashboard.state import KEEP, Session, Stopped, plain, start, watch
 from feda4fair.dataset import Dataset
 from feda4fair.errors import Feda4FairError, SchemaError, SourceError

@@ -22,10 +22,12 @@ from feda4fair.bias import LedgerEntry
 from feda4fair.build import build, parts_of
 from feda4fair.content import SourceFile
 from feda4fair.cube import Cube, concatenate
+from feda4fair.dashboard.opening import OWN_NOTE, Opening, script
 from feda4fair.dataset import Dataset, Source
 from feda4fair.disparity import Figure
 from feda4fair.errors import SchemaError, SourceError
 from feda4fair.evaluate import Model, local_models
+from feda4fair.export import to_csv
 from feda4fair.federation import Federation, concat
 from feda4fair.manifest import Manifest
 from feda4fair.measurement import contenders, count_labels
@@ -34,12 +36,11 @@ from feda4fair.recipe import Recipe
 from feda4fair.report import FairnessReport, measure_cube
 from feda4fair.schema import MOST_VALUES
 from feda4fair.score import score_rows
-from feda4fair.script import changed, changes, imports, python
 from feda4fair.split import SPLITS
 from feda4fair.steps import federate_table
 from feda4fair.tables import read_table
 
-__all__ = ["Counted", "Modeled", "Opening", "Rows", "Tick", "open_builtin", "open_own"]
+__all__ = ["Counted", "Modeled", "Rows", "Tick", "open_builtin", "open_own"]
 
 Tick = Callable[[str, float], None]
 """Says what is being done and which share of it is done; raises where it is to stop."""
@@ -55,45 +56,6 @@ _NUMERIC: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolea
 
 BATCH: Final = 16
 """Clients whose local models are fitted between two ticks, at most."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Opening:
-    """Where rows come from: enough to open them again.
-
-    Parameters
-    ----------
-    data : str
-        Path or Hub id of own rows; folder of a built-in source, or "".
-    name : str
-        How Python lines name own rows, where that is not ``data``: the name of an upload.
-    dataset : Dataset, optional
-        A built-in dataset; None for own rows.
-    sample : bool
-        The built-in sample.
-    config, split : str, optional
-        Config and split of a Hub dataset; ``config`` also names the config of a built-in one
-        that the session starts from.
-    """
-
-    data: str = ""
-    name: str = ""
-    dataset: Dataset | None = None
-    sample: bool = False
-    config: str | None = None
-    split: str | None = None
-
-    def source(self, recipe: Recipe) -> Source:
-        """Open the source of a built-in dataset for one recipe, as ``build.py`` does."""
-        assert self.dataset is not None, "own rows are held by Rows"
-        opened: Source = self.dataset.open_source(
-            Path(self.data) if self.data else None,
-            recipes=[recipe],
-            clients=(),
-            sample=self.sample,
-            allow_missing=bool(self.data),
-        )
-        return opened
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -312,16 +274,19 @@ class Rows:
         watched = cast(Source, _Watched(source, tick, parts))
         return build(dataset, [recipe], watched, out, form=form, overwrite=overwrite, notes=notes)
 
+    def write_csv(self, recipe: Recipe, out: Path, tick: Tick) -> Path:
+        """Write one CSV file for each client; see :func:`feda4fair.export.to_csv`."""
+        federation = self.federate(self.source.fit(recipe), tick)
+
+        def attach(table: pa.Table) -> pa.Table:
+            tick("writing", 0.5)
+            return self.source.attach(table)
+
+        return to_csv(federation, out, attach=attach)
+
     def script(self, recipe: Recipe, out: str, *, form: str = "full") -> str:
         """Return the Python lines that write the same folder."""
-        if self.opening.dataset is None:
-            return _own_script(self.opening, recipe, out)
-        assert self.base is not None, "a built-in dataset has configs"
-        return _builtin_script(self.opening, self.base, recipe, out, form)
-
-
-OWN_NOTE: Final = "follows a recipe of its own."
-"""As ``build.py --recipe`` notes it."""
+        return script(self.opening, self.base, recipe, out, form)
 
 
 def _without_features(recipe: Recipe) -> Recipe:
@@ -434,46 +399,3 @@ def open_own(opening: Opening, tick: Tick) -> Rows:
 def _content(files: tuple[SourceFile, ...]) -> str:
     text = "\n".join(f"{file.part} {file.name} {file.content_sha256}" for file in files)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _own_script(opening: Opening, recipe: Recipe, out: str) -> str:
-    options = [
-        f"{option}={value!r}"
-        for option, value in (
-            ("source_config", opening.config),
-            ("source_split", opening.split),
-        )
-        if value is not None
-    ]
-    arguments = ", ".join([python(opening.name or opening.data), "recipe=recipe", *options])
-    return (
-        f"{imports(recipe, 'federate', 'write')}\n\nrecipe = {python(recipe)}\n"
-        f"federation = federate({arguments})\nwrite(federation, {python(out)})\n"
-    )
-
-
-def _builtin_script(opening: Opening, base: Recipe, recipe: Recipe, out: str, form: str) -> str:
-    assert opening.dataset is not None
-    assert opening.dataset.folder is not None, "a built-in dataset has its folder"
-    module = opening.dataset.folder.name
-    expression = changed(f"DATASET.recipe({python(base.name)})", base, recipe)
-    kinds = tuple(changes(base, recipe).values())
-    lines = ["from dataclasses import replace"] if recipe != base else []
-    lines += ["from pathlib import Path", ""]
-    lines += [imports(kinds)] if _is_any_kind(kinds) else []
-    lines += ["from feda4fair.build import build", f"from {module} import DATASET", ""]
-    folder = f"Path({python(opening.data)})" if opening.data else "None"
-    missing = ", allow_missing=True" if opening.data else ""
-    sample = ", sample=True" if opening.sample else ""
-    options = "" if form == "full" else f", form={python(form)}"
-    options += "" if recipe == base else f", notes=[{python(f'{recipe.name} {OWN_NOTE}')}]"
-    lines += [
-        f"recipe = {expression}",
-        f"source = DATASET.open_source({folder}, recipes=[recipe]{sample}{missing})",
-        f"build(DATASET, [recipe], source, Path({python(out)}){options})",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _is_any_kind(kinds: tuple[Any, ...]) -> bool:
-    return imports(kinds).rstrip() != "from feda4fair import"

@@ -22,7 +22,8 @@ from weakref import finalize
 import pandas as pd
 import streamlit as st
 
-from feda4fair.dashboard.rows import Opening, Rows, Tick
+from feda4fair.dashboard.opening import Opening
+from feda4fair.dashboard.rows import Rows, Tick
 from feda4fair.errors import Feda4FairError, RecipeError
 from feda4fair.partition import Natural
 from feda4fair.recipe import ClientGroup, Recipe
