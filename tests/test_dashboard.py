@@ -883,7 +883,7 @@ def test_global_random_state_stays(csv: Path) -> None:
     rows = open_own(Opening(data=str(csv)), no_tick)
     recipe = people_recipe(csv, groups=homogeneous({"sex": "female"}, drop=0.3))
     rows.count_labels(recipe, no_tick)
-    rows.model(recipe, "lr", no_tick)
+    rows.model(recipe, "lr", ("sex",), no_tick)
 
 
 # The command

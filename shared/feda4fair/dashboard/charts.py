@@ -173,7 +173,7 @@ def dots(
     kinds = [*report.contenders] if attribute is None else [*measured[attribute].values]  # noqa: PD011 - as above
     base = alt.Chart(frame)
     scale = alt.Scale(domain=[0, end])
-    lines = base.mark_rule(opacity=0.45, color=GRAY).encode(
+    lines = base.mark_rule(opacity=0.4, color=GRAY, strokeWidth=0.8).encode(
         x=_clients(names),
         y=alt.Y("low:Q", scale=scale, title=FIGURES[figure].capitalize()),
         y2="high:Q",
@@ -229,19 +229,16 @@ def heat_map(
     y = alt.Y("value:N", sort=values, title=attribute, axis=alt.Axis(labelLimit=130))
     scale = alt.Scale(domain=[-limit, 0, limit], range=["#B2182B", "#F7F7F7", "#2166AC"])
     bar = alt.Legend(orient="bottom", format="+.2f", gradientLength=220, titleLimit=400)
+    none = alt.Chart(frame[frame["gap"].isna()]).mark_rect(color=GRAY, opacity=0.5)
     cells = alt.Chart(frame).mark_rect()
     cells = cells.encode(
         x=_clients(names),
         y=y,
-        color=alt.condition(
-            "isValid(datum.gap)",
-            alt.Color(
-                "gap:Q",
-                scale=scale,
-                title=f"{RATES[metric].capitalize()} {MINUS} that of the rest",
-                legend=bar,
-            ),
-            alt.value("#9e9e9e"),
+        color=alt.Color(
+            "gap:Q",
+            scale=scale,
+            title=f"{RATES[metric].capitalize()} {MINUS} that of the rest",
+            legend=bar,
         ),
         tooltip=[
             "client",
@@ -255,7 +252,7 @@ def heat_map(
     )
     marks = alt.Chart(frame[frame["sure"]]).mark_point(size=14, filled=True, color="black")
     return _finish(
-        cells + marks.encode(x=_clients(names), y=y),
-        f"{title}: gaps of {attribute} in each client (dot: significant, gray: no figure)",
+        none.encode(x=_clients(names), y=y) + cells + marks.encode(x=_clients(names), y=y),
+        f"{title}: {metric} gaps of {attribute} (dot: significant, gray: no figure)",
         210 + max(60, 26 * len(values)),
     )

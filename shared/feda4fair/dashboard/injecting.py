@@ -247,7 +247,7 @@ def _show_touched(found: Counted) -> None:
     show_table(shown)
     notes = [entry for entry in found.ledger if entry.note]
     if notes:
-        with st.expander(f"{len(notes)} rules did nothing in a client"):
+        with st.expander(f"Rules that did nothing in a client: {len(notes)}"):
             lines = [
                 f"- {plain(f'{entry.client}, {entry.rule}: {entry.note}')}" for entry in notes[:50]
             ]

@@ -13,6 +13,7 @@ from feda4fair.dashboard.splitting import counted
 from feda4fair.dashboard.state import KEEP, Session, plain, result, show_table
 from feda4fair.disparity import PARTS, Figure
 from feda4fair.evaluate import MODELS, Model
+from feda4fair.measurement import contenders
 from feda4fair.points import FIGURES, describe
 from feda4fair.rates import Metric
 from feda4fair.recipe import Recipe
@@ -86,11 +87,12 @@ def _judged(
 def _model(here: Session, recipe: Recipe, model: Model) -> Any:
     rows = here.rows
     assert rows is not None, "the step is open once there are rows"
+    compare = contenders(here.recipe)
     return result(
-        f"model {model}",
+        f"model {model} {compare}",
         recipe,
         f"Training each client's {MODELS[model]} model",
-        lambda tick: rows.model(recipe, model, tick),
+        lambda tick: rows.model(recipe, model, compare, tick),
     )
 
 
@@ -121,6 +123,7 @@ def _show_pooled(reports: list[FairnessReport], figure: Figure) -> None:
             f"{told[1]} of {len(reports[1].clients):,}",
             f"{told[1] - told[0]:+} by injection",
             delta_color="inverse" if told[1] != told[0] else "off",
+            delta_arrow="auto" if told[1] != told[0] else "off",
             border=True,
             help="Said only where it can be told apart from chance.",
         )
@@ -131,7 +134,15 @@ def _metric(
 ) -> None:
     shown = "undefined" if after is None or np.isnan(after) else f"{after:.{digits}f}"
     delta = None if before is None or after is None else f"{after - before:+.4f} by injection"
-    place.metric(name, shown, delta, delta_color="inverse", border=True)
+    still = delta is None or "0.0000" in delta
+    place.metric(
+        name,
+        shown,
+        delta,
+        delta_color="off" if still else "inverse",
+        delta_arrow="off" if still else "auto",
+        border=True,
+    )
 
 
 def _show_charts(reports: list[FairnessReport], attribute: str | None, figure: Figure) -> None:
@@ -145,12 +156,12 @@ def _show_charts(reports: list[FairnessReport], attribute: str | None, figure: F
         "chance. Half: biased, but which is open. Pale: small. Hollow: undetermined."
     )
     name = attribute or reports[1].contenders[0]
-    metric: Metric = PARTS[figure][0]
-    gaps = [report.assessments[name, metric].part.gap() for report in reports]
-    limit = max(0.01, *(float(np.nanmax(np.abs(np.r_[0.0, gap.ravel()]))) for gap in gaps))
-    for report, side in zip(reports, SIDES, strict=True):
-        chart = charts.heat_map(report, name, metric, limit=limit, title=side)
-        st.altair_chart(chart, alt=f"{side}: gaps of {name}, a heat map of the table below")
+    for metric in PARTS[figure]:
+        gaps = [report.assessments[name, metric].part.gap() for report in reports]
+        limit = max(0.01, *(float(np.nanmax(np.abs(np.r_[0.0, gap.ravel()]))) for gap in gaps))
+        for report, side in zip(reports, SIDES, strict=True):
+            chart = charts.heat_map(report, name, metric, limit=limit, title=side)
+            st.altair_chart(chart, alt=f"{side}: {metric} gaps of {name}, as in the table below")
     if len(reports[1].clients) > charts.MOST_BARS:
         st.caption(
             f"Charts show {charts.MOST_BARS} of {len(reports[1].clients):,} clients; figures and "

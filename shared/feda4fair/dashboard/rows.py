@@ -231,8 +231,10 @@ class Rows:
             else:
                 yield federate_table(table, recipe)
 
-    def model(self, recipe: Recipe, model: Model, tick: Tick) -> Modeled:
+    def model(self, recipe: Recipe, model: Model, compare: tuple[str, ...], tick: Tick) -> Modeled:
         """Train each client's own model and measure its predictions.
+
+        ``compare`` names the attributes that compete for a client's worst.
 
         Raises
         ------
@@ -251,7 +253,7 @@ class Rows:
             found = score_rows(local.predictions, local.rows, method=local.method)
             cubes.append(found.injected.report.cube)
             notes += local.notes
-        report = measure_cube(concatenate(cubes), compare=contenders(recipe))
+        report = measure_cube(concatenate(cubes), compare=compare)
         return Modeled(report=report, notes=tuple(notes))
 
     def write(
