@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from urllib.parse import urlparse
 
 import numpy as np
 import pytest
+from hub_emulator import HubEmulator, Repo
 
 from feda4fair import Dirichlet, Recipe, Schema, federate, write
 from feda4fair.build import build, federations
@@ -50,12 +52,21 @@ pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installe
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """Serve the page as a person does."""
+def hub() -> Iterator[HubEmulator]:
+    with HubEmulator() as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def address(hub: HubEmulator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Serve the page as a person does, with a Hub on this machine."""
+    environment = {**os.environ, **hub.env(tmp_path_factory.mktemp("home"))}
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, str(SCRIPT), "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as server:
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as server:
         assert server.stderr is not None
         try:
             wait_for(f"http://127.0.0.1:{port}/_stcore/health", server)
@@ -306,6 +317,39 @@ def test_celeba_sample_from_load_to_export(page: Page, tmp_path: Path) -> None:
     check_files(page, built(CELEBA, recipe, tmp_path / "celeba"))
     page.click("Show the plan")
     page.sees("may not be redistributed")
+
+
+def test_rows_from_the_hub_and_a_dry_run(page: Page, hub: HubEmulator, tmp_path: Path) -> None:
+    repo = hub.repos["dataset", "feda4fair/people"] = Repo("dataset", "feda4fair/people")
+    hub.new_commit(repo, "refs/heads/main", {}, "begin")
+    hub.write(repo.id, "people.csv", people(tmp_path / "people.csv").read_bytes())
+    page.tab.get_by_text("Hugging Face Hub", exact=True).click()
+    page.tab.get_by_role("textbox", name="Dataset id").fill("feda4fair/nothing")
+    page.click("Load rows")
+    page.sees("feda4fair/nothing cannot be loaded")
+    page.tab.get_by_role("textbox", name="Dataset id").fill("feda4fair/people")
+    page.click("Load rows")
+    page.sees("What the columns mean")
+    assert page.metrics("Rows") == ["3,000"]
+    page.pick("Label", "income")
+    page.add("Favorable outcome", ">50K")
+    page.add("Sensitive attributes", "sex")
+    page.next("Split")
+    page.next("Inject")
+    page.next("Inspect")
+    page.next("Export")
+    page.sees('federate("feda4fair/people", recipe=recipe)')
+    page.click("Prepare the files")
+    page.sees("Ready:")
+    page.tab.get_by_role("textbox", name="Repository").fill("feda4fair/benchmark")
+    page.click("Show the plan")
+    page.sees("pass --accept-terms")
+    page.tab.get_by_text("I have settled that").click()
+    page.rest()
+    page.click("Show the plan")
+    page.sees("a new repository")
+    assert {name for _, name in hub.repos} == {"feda4fair/people"}, "nothing was sent"
+    assert hub.history("feda4fair/people") == ["by hand", "begin"]
 
 
 def test_long_work_shows_progress_and_is_stopped(page: Page) -> None:
