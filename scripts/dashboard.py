@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
     _check_port(args.address, args.port)
     print(f"http://{args.address}:{args.port} (Ctrl-C ends it)", flush=True)
-    if _serve(command(args.address, args.port, local=local)):
+    if _serve(command(args.address, args.port, local=local), environment(local=local)):
         raise OutputError(
             f"the page could not be served at {args.address}:{args.port}; see the lines above."
         )
@@ -77,9 +77,9 @@ def _check_port(address: str, port: int) -> None:
         ) from None
 
 
-def _serve(words: list[str]) -> int:
+def _serve(words: list[str], variables: dict[str, str]) -> int:
     """Run the server until it ends; it ends with this program."""
-    with subprocess.Popen(words, env=_environment()) as server:
+    with subprocess.Popen(words, env=variables) as server:
         signal.signal(signal.SIGTERM, lambda *_: server.terminate())
         code = server.wait()
     return 0 if code in (-signal.SIGTERM, -signal.SIGINT) else code
@@ -119,10 +119,18 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _environment() -> dict[str, str]:
-    """Return an environment in which no other settings of Streamlit overrule these."""
+def environment(*, local: bool) -> dict[str, str]:
+    """Return an environment in which no other settings of Streamlit overrule these.
+
+    Visitors from elsewhere do not act with the token of whoever started the server.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("STREAMLIT_")}
-    return {**kept, "HF_HUB_DISABLE_TELEMETRY": "1"}
+    kept["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    if not local:
+        for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+            kept.pop(name, None)
+        kept["HF_TOKEN_PATH"] = os.devnull
+    return kept
 
 
 def _is_loopback(address: str) -> bool:

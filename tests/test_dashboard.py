@@ -471,6 +471,17 @@ def test_a_column_of_too_many_values_names_no_clients(page: Page, tmp_path: Path
     assert "hours" not in page.find("selectbox", "Column that names the client").options
 
 
+def test_another_schema_offers_its_own_choices(page: Page, csv: Path) -> None:
+    split_people(page, csv).pick("Partition", "Skewed by a Dirichlet draw").many("By", "race")
+    page.go("Inject").pick("Scenario", "Same for all: every client against one group of people")
+    page.pick("Against: attribute", "race").go("Load").many("Sensitive attributes", "sex")
+    for step in ("Split", "Inject", "Inspect", "Export"):
+        page.go(step)
+        assert not page.errors
+    assert page.here.recipe.partition == Iid(10)
+    assert page.here.recipe.groups == ()
+
+
 def test_a_benchmark_stays_itself_until_it_is_changed(page: Page) -> None:
     page.load("acs", "value-device").go("Split")
     assert page.here.is_benchmark
@@ -897,7 +908,7 @@ def script() -> ModuleType:
 def served(script: ModuleType, monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
     called: list[list[str]] = []
 
-    def serve(command: list[str]) -> int:
+    def serve(command: list[str], _variables: dict[str, str]) -> int:
         called.append(command)
         return 0
 
@@ -928,6 +939,17 @@ def test_the_network_cannot_name_paths(
     assert "--server.address=0.0.0.0" in command
     assert command[-2:] == ["--", "--no-paths"]
     assert "cannot be named" in capsys.readouterr().err
+
+
+def test_visitors_do_not_act_with_the_owners_token(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    monkeypatch.setenv("STREAMLIT_SERVER_ADDRESS", "0.0.0.0")
+    assert script.environment(local=True)["HF_TOKEN"] == "hf_secret"
+    foreign = script.environment(local=False)
+    assert "hf_secret" not in foreign.values()
+    assert not [name for name in foreign if name.startswith("STREAMLIT_")]
 
 
 def test_a_missing_extra_is_named(

@@ -10,7 +10,7 @@ import streamlit as st
 from feda4fair.columns import Value
 from feda4fair.dashboard.rows import Counted
 from feda4fair.dashboard.splitting import counted
-from feda4fair.dashboard.state import KEEP, Session, plain, show_table, start
+from feda4fair.dashboard.state import Session, plain, show_table, start
 from feda4fair.errors import RecipeError
 from feda4fair.recipe import BiasRule, ClientGroup, Gaussian, Rate
 from feda4fair.scenarios import attribute_bias, homogeneous, opposed, value_bias
@@ -32,9 +32,8 @@ EVERY, SHARE, NAMED = "all clients", "a share of the clients", "named clients"
 def show(here: Session) -> None:
     """Show the step: the groups, and what each of their rules touches."""
     st.subheader("Inject: who is biased against whom?")
-    assert here.rows is not None, "the step is open once there are rows"
     assert here.base is not None, "the step is open once there is a schema"
-    schema, tag = here.base.schema, f"{KEEP}{here.rows.content[:8]}-inject-"
+    schema, tag = here.base.schema, f"{here.tag}inject-"
     kinds = [NONE, SAME, VALUES, ATTRIBUTES, OPPOSED, FREE]
     if here.base.groups and not here.is_moved:
         kinds.insert(0, BENCHMARK)

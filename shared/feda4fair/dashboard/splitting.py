@@ -8,7 +8,7 @@ import streamlit as st
 
 from feda4fair.dashboard import charts
 from feda4fair.dashboard.rows import Counted, Rows
-from feda4fair.dashboard.state import KEEP, Session, result, start
+from feda4fair.dashboard.state import Session, result, start
 from feda4fair.errors import RecipeError
 from feda4fair.partition import (
     Dirichlet,
@@ -57,7 +57,7 @@ def _choose(here: Session, rows: Rows, base: Recipe) -> dict[str, Any]:
     if rows.base is not None:
         first = BENCHMARK
         kinds = [BENCHMARK, *([NATURAL] if here.natural() else kinds)]
-    tag = f"{KEEP}{rows.content[:8]}-"
+    tag = here.tag
     one, two = st.columns([3, 1])
     kind = one.selectbox("Partition", kinds, key=start(f"{tag}partition", first))
     seed = two.number_input("Seed", 0, 2**32 - 1, step=1, key=start(f"{tag}seed", base.seed))

@@ -139,6 +139,14 @@ class Session:
             changed |= {"name": "custom", "description": "", "sampler": "keyed"}
         return replace(self.base, **changed)
 
+    @property
+    def tag(self) -> str:
+        """Prefix of widgets that offer what these rows and this schema have."""
+        assert self.rows is not None, "steps after Load have rows"
+        assert self.base is not None, "steps after Load have a schema"
+        schema = hashlib.sha256(repr(replace(self.base.schema, guesses=())).encode()).hexdigest()
+        return f"{KEEP}{self.rows.content[:8]}-{schema[:8]}-"
+
     def load(self, rows: Rows) -> None:
         """Take new rows; what was chosen for others is forgotten."""
         self.rows, self.base, self.layout, self.groups = rows, None, {}, None
