@@ -60,7 +60,9 @@ def hub() -> Iterator[HubEmulator]:
 @pytest.fixture(scope="module")
 def address(hub: HubEmulator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Serve the page as a person does, with a Hub on this machine."""
-    environment = {**os.environ, **hub.env(tmp_path_factory.mktemp("home"))}
+    scratch = tmp_path_factory.mktemp("scratch")
+    home = tmp_path_factory.mktemp("home")
+    environment = {**os.environ, **hub.env(home), "TMPDIR": str(scratch)}
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, str(SCRIPT), "--port", str(port)]
@@ -75,6 +77,8 @@ def address(hub: HubEmulator, tmp_path_factory: pytest.TempPathFactory) -> Itera
             server.terminate()
             said = server.stderr.read().decode()
     assert "Traceback" not in said, said
+    left = [path.name for path in scratch.iterdir() if path.name.startswith("feda4fair-dashboard")]
+    assert left == [], "uploads and exports go with the server"
 
 
 def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
