@@ -287,6 +287,7 @@ def test_other_rows_forget_the_choices_for_the_first(page: Page, csv: Path) -> N
         ("rows.parquet", b"PAR1 no", "cannot be read"),
         ("rows.csv", b"a,b\n1,2\n1\n", "cannot be read"),
         ("rows.csv", b"a,b\n", "no rows"),
+        ("rows.csv", b"a,a\n1,2\n", "stands twice"),
         ("rows.json", b"[[[[", "cannot be read"),
         ("rows.csv", b"a,b\n1.5,2.5\n2.5,3.5\n", "none can be a label"),
     ],

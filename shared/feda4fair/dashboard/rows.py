@@ -382,6 +382,9 @@ def open_own(opening: Opening, tick: Tick) -> Rows:
         raise SourceError("no rows are named; type a path or the id of a Hub dataset.")
     tick(f"reading {Path(opening.data).name}", 0.0)
     table = read_table(opening.data, config=opening.config, split=opening.split)
+    twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    if twice:
+        raise SourceError(f"{opening.data}: column {', '.join(twice)} stands twice; keep one.")
     tick("hashing the rows", 0.5)
     source = TableSource(data=opening.data, config=opening.config, split=opening.split)
     vars(source)["_table"] = table  # as its cached property would keep it
