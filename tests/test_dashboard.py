@@ -663,8 +663,9 @@ def test_the_page_shows_the_librarys_disparities(page: Page) -> None:
     assert shown["support"].tolist() == long["support"].tolist()
 
 
-def test_one_flipped_label_changes_the_figure(page: Page, tmp_path: Path) -> None:
-    rows = people(20_000)
+@pytest.mark.parametrize("count", [20_000, pytest.param(1_600_000, marks=pytest.mark.slow)])
+def test_one_flipped_label_changes_the_figure(page: Page, tmp_path: Path, count: int) -> None:
+    rows = people(count)
     shown = []
     for number in range(2):
         label = rows["income"].to_pylist()
