@@ -210,6 +210,9 @@ class SampleSource:
 
 
 def _parts_note(parts: Sequence[str]) -> str:
+    lacking = [state for state in STATES if state not in parts]
+    if len(lacking) < len(parts):
+        return f"built without {', '.join(lacking)}."
     number = "one state" if len(parts) == 1 else f"{len(parts)} states"
     return f"built from {number}: {', '.join(parts)}."
 

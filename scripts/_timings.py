@@ -120,6 +120,47 @@ def inject(rows: int, rounds: int) -> None:
         raise SystemExit("inject: the results differ")
 
 
+def client(rows: int, rounds: int) -> None:
+    """Time loading one client of 150 by the index, and by reading all and filtering.
+
+    The other side finds its dataset cached; only the first call of a user pays for that.
+    """
+    import datasets
+
+    from _scale import block
+    from feda4fair import Natural, federate, load_client, write
+
+    datasets.disable_progress_bars()
+    with tempfile.TemporaryDirectory(prefix="feda4fair-client-") as place:
+        folder = Path(place) / "rows"
+        write(federate(block(0, rows, 150), partition=Natural("site")), folder)
+        results: dict[str, list[int]] = {}
+
+        def ids_of(own: Any) -> list[int]:
+            ids: list[int] = own.with_format("arrow")[:]["row_id"].to_pylist()
+            return ids
+
+        def ours(_: int) -> None:
+            own = load_client(str(folder), "default", "123", split="train")
+            results["ours"] = ids_of(own)
+
+        def theirs(_: int) -> None:
+            every = datasets.load_dataset(str(folder), "default", split="train")
+            own = every.filter(
+                lambda ids: [name == "123" for name in ids],
+                batched=True,
+                input_columns="client_id",
+                keep_in_memory=True,
+                load_from_cache_file=False,
+            )
+            results["theirs"] = ids_of(own)
+
+        theirs(0)
+        in_turn(ours, theirs, rounds)
+    if not results["ours"] or results["ours"] != results["theirs"]:
+        raise SystemExit("client: the rows differ")
+
+
 def partition(kind: str, clients: int, rows: int, rounds: int) -> None:
     """Time the partition of a table and its first client, ours and flwr-datasets'."""
     import datasets
@@ -270,6 +311,8 @@ def main() -> None:
             rebuild(Path(source), Path(out), states, int(year))
         case ["inject", rows, rounds]:
             inject(int(rows), int(rounds))
+        case ["client", rows, rounds]:
+            client(int(rows), int(rounds))
         case ["partition", kind, clients, rows, rounds]:
             partition(kind, int(clients), int(rows), int(rounds))
         case ["fairness", clients, rows, rounds]:

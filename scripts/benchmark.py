@@ -21,6 +21,7 @@ from statistics import median
 
 from _command import run
 from _rivals import YEAR
+from _scale import Point, draw, sizes
 from feda4fair_acs.schema import STATES
 
 SCRIPTS = Path(__file__).resolve().parent
@@ -29,6 +30,7 @@ EXAMPLES = """examples:
   benchmark.py --quick                 small files, one round: does it run?
   benchmark.py                         the table of the documentation
   benchmark.py --only four              one line
+  benchmark.py --scale 1e7 --plot scale.png   cost against size, up to ten million rows
 """
 
 
@@ -152,6 +154,7 @@ def timings(bench: Bench, *, quick: bool) -> list[Timing]:
             ("rebuild", *where),
         ),
         Timing("inject, 51 clients", "pandas per client", "30x", ("inject", rows, rounds)),
+        Timing("load one client of 150", "load_dataset, filter", "20x", ("client", rows, rounds)),
         *(
             Timing(
                 f"partition {many} clients ({kind}), {int(rows):,} rows, first client",
@@ -175,7 +178,32 @@ FOUR = "attribute-silo,value-silo,attribute-device,value-device"
 def environment(cache: Path) -> dict[str, str]:
     """Return what both sides see: an empty cache, compiled modules, one thread for BLAS."""
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    return kept | {"FEDA4FAIR_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    own = {"FEDA4FAIR_CACHE": str(cache), "HF_HOME": str(cache / "hub"), "OMP_NUM_THREADS": "1"}
+    return kept | own
+
+
+def sweep(largest: int, plot: Path | None) -> None:
+    """Build made-up sources of growing size and print what each cost."""
+    points: list[Point] = []
+    print("| rows | clients | CPU s | wall s | memory MB | rows a CPU second |")
+    print("|---:|---:|---:|---:|---:|---:|")
+    for rows, clients in sizes(largest):
+        with tempfile.TemporaryDirectory(prefix="feda4fair-scale-") as place:
+            folder = Path(place)
+            own = environment(folder / "cache")
+            make = [sys.executable, str(SCRIPTS / "_scale.py"), place, str(rows), str(clients)]
+            subprocess.run(make, env=own, check=True)
+            build = [sys.executable, str(SCRIPTS / "build.py"), "--out", f"{place}/out"]
+            build += ["--recipe", f"{place}/recipe.json", "--source", f"{place}/rows.parquet"]
+            cost, _ = measure(build, own)
+        points.append((rows, clients, cost.cpu, cost.wall, cost.memory))
+        print(
+            f"| {rows:,} | {clients:,} | {cost.cpu:.1f} | {cost.wall:.1f} | {cost.memory:,.0f} | "
+            f"{rows / cost.cpu:,.0f} |",
+            flush=True,
+        )
+    if plot is not None:
+        draw(points, plot)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -189,7 +217,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="small inputs, one round")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of A B (default 3)")
     parser.add_argument("--only", metavar="TEXT", default="", help="lines whose name holds TEXT")
+    parser.add_argument(
+        "--scale", type=float, metavar="ROWS", help="sweep sizes up to so many rows instead"
+    )
+    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the sweep")
     args = parser.parse_args(argv)
+    if args.scale:
+        sweep(int(args.scale), args.plot)
+        return
     states = QUICK if args.quick else list(STATES)
     rounds = 1 if args.quick else args.rounds
     with tempfile.TemporaryDirectory(prefix="feda4fair-benchmark-") as folder:

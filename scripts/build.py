@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from _command import run
+
+# isort: split
+
 import argparse
 import sys
 from collections.abc import Sequence
@@ -9,7 +13,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from _command import run
 from feda4fair.build import build
 from feda4fair.dataset import Dataset, Source
 from feda4fair.engine import default_workers
@@ -37,7 +40,9 @@ def parser() -> argparse.ArgumentParser:
     )
     command.add_argument("dataset", nargs="?", choices=BUILT_IN, help="unless --recipe names it")
     command.add_argument("configs", nargs="*", metavar="CONFIG", help="default: all four")
-    command.add_argument("--out", type=Path, required=True, help="folder to make")
+    command.add_argument(
+        "--out", required=True, metavar="DIR", help="folder to make, or the URL of one (s3://...)"
+    )
     command.add_argument(
         "--recipe",
         nargs="+",
@@ -207,7 +212,7 @@ def _notes(args: argparse.Namespace, dataset: Dataset, recipes: Sequence[Recipe]
     return notes
 
 
-def report(out: Path, manifest: Manifest) -> None:
+def report(out: str, manifest: Manifest) -> None:
     """Print one line for each config."""
     print(f"{out}: {manifest['dataset']} {manifest['version']}", end="")
     print(" (synthetic sample)" if manifest["synthetic"] else "")
@@ -224,14 +229,14 @@ def report(out: Path, manifest: Manifest) -> None:
             print(f"    and {len(noted) - 3} more such notes; the card lists them")
 
 
-def show(out: Path, manifest: Manifest) -> None:
+def show(out: str, manifest: Manifest) -> None:
     """Load one config as a user would and print what a person wants to see."""
     from datasets import load_dataset
 
     name = next(
         (n for n in manifest["configs"] if n == "value-device"), next(iter(manifest["configs"]))
     )
-    loaded = load_dataset(str(out), name)
+    loaded = load_dataset(out, name)
     example = manifest["configs"][name]["example"]
     print(f'\nload_dataset("{out}", "{name}")\n{loaded}')
     client = loaded[example["split"]].filter(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from _command import run
+
+# isort: split
+
 import argparse
 import sys
 from collections.abc import Sequence
@@ -13,21 +17,21 @@ from typing import Literal
 from huggingface_hub import get_token
 from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
 
-from _command import run
-from feda4fair.build import build
-from feda4fair.dataset import Dataset
+from feda4fair.dataset import Dataset, Source
 from feda4fair.errors import PublishError
 from feda4fair.hub import plan, publish
 from feda4fair.manifest import read_manifest
 from feda4fair.patience import Patience
 from feda4fair.preflight import PREFLIGHT, Standing, preflight
-from feda4fair.release import OPEN_LICENSES, Consent, check_rights
+from feda4fair.release import OPEN_LICENSES, Consent, check_rights, kind_of
 
 EXAMPLES = """examples:
   publish.py acs --repo-id ORG/acs --dry-run           build it, show the plan, push nothing
   publish.py acs --repo-id ORG/acs --build build/acs   push a folder that build.py wrote
   publish.py dutch --repo-id ORG/dutch --accept-terms  its license is unclear; you answer for it
+  publish.py acs --repo-id ME/acs --sample             a synthetic sample, and it says so
   publish.py celeba --repo-id ORG/celeba --source DIR  publishes the index form only
+  publish.py own --build build/loans --repo-id ORG/loans   a federation of your own data
 
 The token comes from HF_TOKEN or `hf auth login`. If a transfer hangs, HF_HUB_DISABLE_XET=1 sends
 files the plain way. A run that failed is finished by running the same command again.
@@ -42,7 +46,11 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_argument("dataset", choices=("acs", "dutch", "celeba"))
+    command.add_argument(
+        "dataset",
+        choices=("acs", "dutch", "celeba", "own"),
+        help="own: a federation of your own data, with --build and --repo-id",
+    )
     where = command.add_mutually_exclusive_group()
     where.add_argument("--build", type=Path, metavar="DIR", help="folder that build.py wrote")
     where.add_argument("--source", type=Path, metavar="DIR", help="build it from these files")
@@ -58,6 +66,11 @@ def parser() -> argparse.ArgumentParser:
         "--include-images",
         action="store_true",
         help="push full rows that may not be redistributed, to a private or gated repository",
+    )
+    command.add_argument(
+        "--not-benchmark",
+        action="store_true",
+        help="push a sample or another variant where the benchmark is, or by default goes",
     )
     command.add_argument("--tag", default="", metavar="vX.Y.Z", help="default: the version's")
     command.add_argument(
@@ -78,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         disable_progress_bars()
     if args.patience <= 0:
         raise PublishError(f"--patience {args.patience}: give a number of seconds above 0.")
-    dataset: Dataset = import_module(f"feda4fair_{args.dataset}").DATASET
+    dataset = _dataset(args)
     repo_id = args.repo_id or f"feda4fair/{args.dataset}"
     index_only = dataset.index is not None
     _check_rights(args, dataset)
@@ -110,15 +123,41 @@ def main(argv: Sequence[str] | None = None) -> None:
         patience=Patience.within(args.patience),
         say=lambda line: print(line, flush=True),
     )
-    what = "published" if done.new else "was there already, unchanged"
+    kind = kind_of(read_manifest(folder))
+    what = f"{kind}, " if kind else ""
+    what += "published" if done.new else "was there already, unchanged"
     print(f"{repo_id} {done.tag}: {what}, {done.url}")
+
+
+def _dataset(args: argparse.Namespace) -> Dataset:
+    """Return the built-in dataset, or what a folder of own data says of itself."""
+    if args.dataset != "own":
+        dataset: Dataset = import_module(f"feda4fair_{args.dataset}").DATASET
+        return dataset
+    if args.build is None or args.repo_id is None:
+        raise PublishError("own: name the folder with --build and its place with --repo-id.")
+    manifest = read_manifest(args.build)
+    return Dataset(
+        name=manifest["dataset"] if manifest.get("own") else "own",
+        folder=None,
+        recipes=(),
+        open_source=_no_source,
+        own_prose=manifest["prose"],
+    )
+
+
+def _no_source(*_: object, **__: object) -> Source:
+    raise PublishError("own: the rows of a built folder are not read again.")
 
 
 def _consent(args: argparse.Namespace, standing: Standing | None) -> Consent:
     # Without a standing nothing is pushed, and the plan shows what --private would allow.
     closed = args.private if standing is None or not standing.exists else standing.closed
     return Consent(
-        accept_terms=args.accept_terms, include_images=args.include_images, closed=closed
+        accept_terms=args.accept_terms,
+        include_images=args.include_images,
+        closed=closed,
+        not_benchmark=args.not_benchmark,
     )
 
 
@@ -136,15 +175,26 @@ def _check_rights(args: argparse.Namespace, dataset: Dataset) -> None:
                 "dataset."
             )
         check_rights(args.build, manifest, claimed, index_only=dataset.index is not None)
+        kind = kind_of(manifest)
     elif not (dataset.index or args.accept_terms or dataset.prose["license"] in OPEN_LICENSES):
         raise PublishError(
             f"{dataset.name}: the terms of its rows are unclear (see its prose.toml); pass "
             "--accept-terms if you have settled that you may publish them."
         )
+    else:
+        kind = "a synthetic sample" if args.sample else ""
+    if kind and not (args.repo_id or args.not_benchmark):
+        raise PublishError(
+            f"{args.build or '--sample'}: is {kind}, and feda4fair/{dataset.name} is the place of "
+            "the benchmark; name a repository with --repo-id, or pass --not-benchmark."
+        )
 
 
 def _build(args: argparse.Namespace, dataset: Dataset) -> Path:
     """Build the dataset, in the form that may be published unless asked otherwise."""
+    # It brings pandas and scipy, for which nobody with a wrong token should wait.
+    from feda4fair.build import build
+
     index = dataset.index is not None and not args.include_images
     recipes = dataset.choose()
     source = dataset.open_source(
@@ -162,4 +212,4 @@ def _build(args: argparse.Namespace, dataset: Dataset) -> Path:
 
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    sys.exit(run(main, stopped="stopped; the same command finishes what was begun."))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from _command import run
+
+# isort: split
+
 import argparse
 import re
 import sys
@@ -14,11 +18,12 @@ from tempfile import TemporaryDirectory
 import pyarrow.parquet as pq
 from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
 
-from _command import run
 from feda4fair.build import build
 from feda4fair.dataset import Dataset
 from feda4fair.errors import OutputError
 from feda4fair.manifest import Manifest, read_manifest
+from feda4fair.own import TableSource, own_dataset
+from feda4fair.recipe import Recipe
 from feda4fair.verify import Verification, compare_folders, downloaded, verify
 
 EXAMPLES = """examples:
@@ -83,6 +88,8 @@ def _opened(release: str, revision: str) -> Iterator[tuple[Path, bool]]:
 def _rebuild(folder: Path, source_folder: Path | None, *, hub: bool) -> Verification:
     """Build the release again, as its manifest says it was built."""
     manifest = read_manifest(folder)
+    if manifest.get("own"):
+        return _rebuild_own(folder, manifest, source_folder, hub=hub)
     if manifest["dataset"] not in DATASETS:
         raise OutputError(
             f"{folder}: is of {manifest['dataset']!r}, and only {', '.join(DATASETS)} are rebuilt."
@@ -112,6 +119,28 @@ def _rebuild(folder: Path, source_folder: Path | None, *, hub: bool) -> Verifica
             form=first["form"],
             notes=[note for note in manifest["notes"] if note not in own],
         )
+        return compare_folders(folder, out, hub=hub)
+
+
+def _rebuild_own(
+    folder: Path, manifest: Manifest, source: Path | None, *, hub: bool
+) -> Verification:
+    """Build a federation of a user's own data again, from its recipes and its rows."""
+    if source is None:
+        raise OutputError(
+            f"{folder}: is of {manifest['sources'][0]['name']!r}; name these rows with --source."
+        )
+    recipes = [
+        Recipe.from_json(folder / "recipes" / f"{config}.json") for config in manifest["configs"]
+    ]
+    chosen = {
+        name.removeprefix("source-"): text for name, text in manifest["source_options"].items()
+    }
+    with TemporaryDirectory(prefix="feda4fair-rebuild-") as place:
+        out = Path(place) / "rebuilt"
+        dataset = own_dataset(recipes, manifest["prose"])
+        rows = TableSource(data=str(source), **chosen)
+        build(dataset, recipes, rows, out, clients=_clients(folder, manifest))
         return compare_folders(folder, out, hub=hub)
 
 

@@ -25,6 +25,7 @@ from feda4fair.build import build, federations, parts_of
 from feda4fair.errors import OutputError, RecipeError, SourceError
 from feda4fair.manifest import MANIFEST, Manifest
 from feda4fair.recipe import BiasRule, ClientGroup, Recipe
+from feda4fair.verify import verify
 from feda4fair_acs import DATASET
 from feda4fair_acs.source import SampleSource
 
@@ -237,6 +238,50 @@ def test_another_build_is_refused_without_overwrite(out: Path) -> None:
     make(out, recipe=DATASET.recipe("attribute-silo"), overwrite=True)
     assert [path.name for path in (out / "data").iterdir()] == ["attribute-silo"]
     assert [path.name for path in out.parent.iterdir()] == [out.name]
+
+
+def test_what_people_wrote_into_the_card_outlives_a_new_build(out: Path) -> None:
+    make(out)
+    card = out / "README.md"
+    text = card.read_text("utf-8")
+    edited = text.replace("language:", "extra_gated_prompt: Who are you?\nlanguage:", 1)
+    assert edited != text
+    edited = edited.replace("\r\n", "\n") + "\n## Seminar\n\nSee you on Monday.\n"
+    card.write_bytes("\ufeff".encode() + edited.replace("\n", "\r\n").encode())
+    make(out, recipe=DATASET.recipe("attribute-silo"), overwrite=True)
+    text = card.read_text("utf-8")
+    assert text.endswith("\n## Seminar\n\nSee you on Monday.\n")
+    assert "extra_gated_prompt: Who are you?" in text
+    assert "\r" not in text
+    assert f"config:{SILO.name}" not in text, "a config that is gone has no place on the card"
+    assert f"config_name: {SILO.name}" not in text
+    assert verify(out).differences == ()
+    once = content(out)
+    make(out, recipe=DATASET.recipe("attribute-silo"), overwrite=True)
+    assert content(out) == once
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"---\na: [\n---\n", "YAML block cannot be read"),
+        (b"<!-- feda4fair:begin head -->\n", "has no partner"),
+        (b"caf\xe9", "is not UTF-8"),
+    ],
+)
+def test_a_card_that_cannot_be_merged_stops_the_build_before_any_work(
+    out: Path, text: bytes, told: str
+) -> None:
+    make(out)
+    (out / "README.md").write_bytes(text)
+
+    def unread(part: str, table: pa.Table) -> pa.Table:
+        raise AssertionError(f"{part} was read")
+
+    with pytest.raises(OutputError, match=told) as caught:
+        make(out, Changed(unread), overwrite=True)
+    assert str(caught.value).startswith(f"{out}/README.md: ")
+    assert (out / "README.md").read_bytes() == text
 
 
 @pytest.mark.parametrize(

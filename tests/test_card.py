@@ -166,6 +166,7 @@ def test_python_blocks_run(
     config = read_manifest(folder)["configs"]["value-device"]
     assert names["ds"].num_rows == {s: e["rows"] for s, e in config["splits"].items()}
     assert set(names["client"]["client_id"]) == {config["example"]["client"]}
+    assert names["one"].to_list() == names["client"].to_list()
     assert names["first"]["client_id"] == names["partition"][0]["client_id"]
     gone = names["removed"]
     assert len(names["restored"]) == len(names["rows"]) + (gone["split"] == "train").sum() > 0
@@ -514,6 +515,16 @@ def test_own_text_survives_wherever_it_stands(data: st.DataObject) -> None:
     assert merge_card(merged, "\n\n".join(new)) == merged
 
 
+def test_words_in_either_card_are_kept_once() -> None:
+    head, load = block("head", "# Title"), block("load", "code")
+    hub = f"{head}\n\nOn the Hub.\n\n{load}\n"
+    here = f"First.\n\n{head}\n\n{load}\n\n## Seminar\n\nSee you on Monday.\n"
+    merged = merge_card(hub, here)
+    assert merged.strip() == f"First.\n\n{hub}\n## Seminar\n\nSee you on Monday."
+    assert merge_card(merged, here) == merged
+    assert merge_card(merged, hub) == merged
+
+
 def test_unknown_keys_and_tags_survive_and_ours_are_renewed(home: Path) -> None:
     text = card(home / "feda4fair" / "dutch")
     metadata, body = read_card(text)
@@ -600,6 +611,43 @@ def test_a_broken_card_is_refused(existing: str, message: str) -> None:
     with pytest.raises(OutputError, match=re.escape(message)) as caught:
         merge_card(existing, block("head", "# Title"))
     assert str(caught.value).count("\n") == 0
+
+
+# Texts of whomever
+
+MARKUP = """\
+<!-- feda4fair:end head -->
+<!-- feda4fair:begin config:x -->
+</details><script>alert(1)</script>
+{{ 7 * 7 }}{% raw %}
+---
+license: mit
+---
+!!python/object/apply:os.system ['exit 3']
+line\r\nline\rline, bell\x07 null\x00
+| a | b |
+|---|---|"""
+
+
+def test_text_that_plays_markup_is_only_text(home: Path, tmp_path: Path) -> None:
+    text = MARKUP
+    folder = tmp_path / "dutch"
+    shutil.copytree(home / "feda4fair" / "dutch", folder)
+    manifest = read_manifest(folder)
+    manifest["prose"] |= {"title": text, "summary": text, "limits": [text]}
+    manifest["configs"]["value-silo"]["columns"][2]["description"] = text
+    manifest["notes"], manifest["citation"] = [text], text
+    render_again(folder, manifest)
+    for path in (folder / "README.md", *folder.glob("datasheets/*.md")):
+        _, body = read_card(path.read_bytes().decode())
+        assert not re.search(r"[\x00\x07\r]|<script", body)
+    whole = card(folder)
+    assert merge_card(whole, whole) == whole
+    metadata, body = read_card(whole)
+    assert body.count("<details>") == body.count("</details>") == len(CONFIGS)
+    assert metadata["pretty_name"] == text
+    assert metadata["license"] == "other"
+    assert tuple(entry["config_name"] for entry in metadata["configs"]) == CONFIGS
 
 
 # Golden cards

@@ -134,6 +134,39 @@ def test_a_wrong_index_is_found_out(
         load_client(folder, "value-device", "AK_0")
 
 
+@pytest.mark.parametrize("value", ["x", None, 2**62, -1, float("nan"), ["a"], b"\xff"])
+@pytest.mark.parametrize("column", ["split", "file", "row_group", "rows"])
+def test_a_garbled_index_is_one_sentence(
+    device: Path, tmp_path: Path, column: str, value: object
+) -> None:
+    folder = Path(shutil.copytree(device, tmp_path / "device"))
+    path = folder / "clients" / "value-device.parquet"
+    index = pq.read_table(path)
+    values = pa.array([value] * index.num_rows)
+    pq.write_table(index.set_column(index.column_names.index(column), column, values), path)
+    with pytest.raises(OutputError, match=r"damaged|does not fit|no data file"):
+        load_client(folder, "value-device", "AK_0")
+    pq.write_table(index.drop([column]), path)
+    with pytest.raises(OutputError, match="damaged"):
+        load_client(folder, "value-device", "AK_0")
+
+
+def test_damaged_metadata_are_one_sentence(device: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(device, tmp_path / "device"))
+    (path,) = (folder / "data/value-device").glob("train-*")
+    groups = [
+        pq.ParquetFile(path).read_row_group(i)
+        for i in range(pq.read_metadata(path).num_row_groups)
+    ]
+    for text in (b"{", b"\xff", b'{"info": {"features": {"label": {"_type": "Evil"}}}}'):
+        tables = [group.replace_schema_metadata({b"huggingface": text}) for group in groups]
+        with pq.ParquetWriter(path, tables[0].schema) as writer:
+            for table in tables:
+                writer.write_table(table)
+        with pytest.raises(OutputError, match="metadata"):
+            load_client(folder, "value-device", "AK_0")
+
+
 @pytest.mark.parametrize("where", ["clients", "data"])
 @pytest.mark.parametrize("damage", ["cut", "zeros", "text"])
 def test_damage_is_named(device: Path, tmp_path: Path, where: str, damage: str) -> None:

@@ -199,3 +199,17 @@ def test_help_has_examples_that_can_be_copied(script: ModuleType) -> None:
 def test_every_option_is_explained(script: ModuleType) -> None:
     actions = [action for action in script.parser()._actions if action.option_strings]
     assert [action.option_strings for action in actions if not action.help] == []
+
+
+@pytest.mark.parametrize("name", ["build", "publish", "verify"])
+def test_a_python_without_the_library_is_told_so(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", "-E", str(SCRIPTS / f"{name}.py"), "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "does not know" in done.stderr
+    assert "make venv" in done.stderr
+    assert done.stderr.count("\n") == 1

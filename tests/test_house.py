@@ -56,7 +56,7 @@ LAYERS = [
         "card",
     ),
     *("staging", "engine", "build", "script", "own", "builder", "readback"),
-    *("release", "remote", "preflight", "changes", "hub", "verify"),
+    *("release", "remote", "preflight", "completion", "changes", "hub", "verify"),
     *("heldout", "harm", "scorecard", "score", "evaluate", "closedform", "search", "calibrate"),
     *("export", "flower", "fl"),
     "dashboard",

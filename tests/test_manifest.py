@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +113,10 @@ def test_hashes_follow_the_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b'"text"', b"null", b"7", b"{}", b'{"format": 2}', b"\xff\xfe"],
+    [
+        *(b"", b"{", b"[]", b'"text"', b"null", b"7", b"{}", b'{"format": 2}', b"\xff\xfe"),
+        *(b"[" * 100_000, b'{"format": ' + b"1" * 5_000 + b"}", b'{"format": 1}'),
+    ],
 )
 def test_what_is_not_a_manifest_is_a_sentence(tmp_path: Path, content: bytes) -> None:
     (tmp_path / MANIFEST).write_bytes(content)
@@ -118,6 +124,29 @@ def test_what_is_not_a_manifest_is_a_sentence(tmp_path: Path, content: bytes) ->
         read_manifest(tmp_path)
     assert str(tmp_path / MANIFEST) in str(caught.value)
     assert str(caught.value).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda m: m.pop("notes"), "no 'notes'"),
+        (lambda m: m.update(files={"LICENSE": {"bytes": True, "sha256": ""}}), "'bytes': no int"),
+        (lambda m: m.update(configs={}), "no config"),
+        (lambda m: m.update(configs={"a": []}), "'a': no object"),
+        (lambda m: m.update(notes="text"), "'notes': no list"),
+        (lambda m: m.update(sources=[{"name": 3}]), "'name': no str"),
+        (lambda m: m["configs"]["value-silo"].update(rows="1"), "'rows': no int"),
+        (lambda m: m["configs"]["value-silo"].update(splits={"test": {"rows": 1}}), "no 'files'"),
+    ],
+)
+def test_a_manifest_of_another_shape_is_a_sentence(
+    tmp_path: Path, manifest: dict[str, Any], change: Callable[[dict[str, Any]], None], told: str
+) -> None:
+    spoiled = copy.deepcopy(manifest)
+    change(spoiled)
+    (tmp_path / MANIFEST).write_text(json.dumps(spoiled), "utf-8")
+    with pytest.raises(OutputError, match=re.escape(told)):
+        read_manifest(tmp_path)
 
 
 def test_a_folder_without_a_manifest_is_a_sentence(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import datasets
+import fsspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -40,7 +41,13 @@ from feda4fair import (
     measure,
     write,
 )
-from feda4fair.errors import Feda4FairError, OutputError, RecipeError, SchemaError
+from feda4fair.errors import (
+    Feda4FairError,
+    OutputError,
+    RecipeError,
+    SchemaError,
+    SourceError,
+)
 from feda4fair.scenarios import homogeneous, value_bias
 
 pytestmark = pytest.mark.usefixtures("untouched_random")
@@ -164,7 +171,14 @@ def test_build_and_verify_of_a_recipe_from_the_command_line(tmp_path: Path) -> N
     arguments = ("--recipe", recipe, "--source", source, "--prose", prose)
     done = script("build", *arguments, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    assert script("verify", tmp_path / "out").returncode == 0
+    done = script("verify", tmp_path / "out", "--rebuild", "--source", source)
+    assert done.returncode == 0, done.stdout
+    assert "byte for byte" in done.stdout
+    other = people().slice(1)
+    pq.write_table(other, source)
+    done = script("verify", tmp_path / "out", "--rebuild", "--source", source)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
     write(made, tmp_path / "same", prose={"title": "People", "license": "cc0-1.0"})
     assert same_files(tmp_path / "out", tmp_path / "same")
 
@@ -187,6 +201,16 @@ def test_a_written_federation_loads_like_a_built_in_one(tmp_path: Path) -> None:
     assert "build.py --recipe recipes/default.json --source table" in page
     sheet = (tmp_path / "own" / "datasheets" / "default.md").read_text("utf-8")
     assert "- Can others extend it, and how?" in sheet
+
+
+def test_rows_of_an_earlier_folder_of_that_name_are_never_shown(tmp_path: Path) -> None:
+    for count, place in ((60, "a"), (120, "b"), (180, "a")):
+        made = federate(people(count), schema=SCHEMA, partition=Iid(2))
+        (tmp_path / place).mkdir(exist_ok=True)
+        write(made, tmp_path / place / "own", overwrite=True)
+        cache = str(tmp_path / "cache")
+        loaded = load_dataset(str(tmp_path / place / "own"), "default", cache_dir=cache)
+        assert sum(loaded.num_rows.values()) == count
 
 
 def test_rows_are_conserved_and_only_ruled_rows_change() -> None:
@@ -258,6 +282,33 @@ def test_the_card_states_the_skew_beside_alpha(tmp_path: Path) -> None:
         assert float(stated[1]) == pytest.approx(measured["estimate"].item(), abs=0.005)
         skews.append(float(stated[1]))
     assert skews[0] > 0.3 > 0.05 > skews[1]
+
+
+def test_rows_and_builds_on_a_remote_file_system(tmp_path: Path) -> None:
+    system = fsspec.filesystem("memory")
+    with system.open("/rows/people.parquet", "wb") as file:
+        pq.write_table(people(), file)
+    made = federate("memory://rows/people.parquet", schema=SCHEMA, partition=Iid(4), groups=SIX)
+    write(made, "memory://builds/people")
+    write(made, tmp_path / "local")
+    for path in (tmp_path / "local").rglob("*"):
+        if path.is_file():
+            name = path.relative_to(tmp_path / "local").as_posix()
+            assert system.cat(f"/builds/people/{name}") == path.read_bytes(), name
+    with pytest.raises(OutputError, match="replace it with --overwrite"):
+        write(made, "memory://builds/people")
+    system.pipe("/builds/people/data/default/stale.parquet", b"old")
+    write(made, "memory://builds/people", overwrite=True)
+    assert not system.exists("/builds/people/data/default/stale.parquet")
+    system.pipe("/mine/notes.txt", b"mine")
+    with pytest.raises(OutputError, match="name another place"):
+        write(made, "memory://mine", overwrite=True)
+    with pytest.raises(OutputError, match=r"use publish\.py"):
+        write(made, "hf://datasets/me/people")
+    with pytest.raises(OutputError, match="cannot be written"):
+        write(made, "nosuch://bucket/people")
+    with pytest.raises(SourceError, match="no Parquet file is there"):
+        federate("memory://nowhere", schema=SCHEMA, partition=Iid(4))
 
 
 # Schema.infer

@@ -295,6 +295,15 @@ def assert_recipe_or_sentence(text: str) -> None:
     assert Recipe.from_json(made.to_json()) == made
 
 
+@pytest.mark.parametrize("name", ["con", "NUL.x", "../x", "a/b", "", "-a", "\u00fc", "a" * 97])
+def test_a_name_that_no_folder_can_have_is_refused(name: str) -> None:
+    assert "config name" in refusal(lambda: recipe(name=name))
+
+
+def test_half_a_character_is_refused() -> None:
+    assert "half of a character" in refusal(lambda: recipe(description="\ud800"))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

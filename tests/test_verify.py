@@ -143,7 +143,13 @@ def test_words_by_hand_are_no_difference(folder: Path) -> None:
     assert verify(folder).differences == ()
 
 
-@pytest.mark.parametrize("name", ["datasheets/value-silo.md", "croissant.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("datasheets/value-silo.md", "croissant.json"),
+        *("CITATION.cff", "CITATION.bib", "LICENSE"),
+    ],
+)
 def test_other_pages_are_rendered_again_too(folder: Path, name: str) -> None:
     path = folder / name
     path.write_text(path.read_text("utf-8").replace("a", "b", 1), "utf-8")
@@ -235,6 +241,48 @@ def test_two_builds_are_compared_byte_for_byte(folder: Path, built: Path) -> Non
         "LICENSE: other bytes",
         "extra: not in the release",
     )
+
+
+def test_words_by_hand_are_no_other_build(folder: Path, built: Path) -> None:
+    with (folder / "README.md").open("a") as stream:
+        stream.write("\n## By hand\n")
+    hide(folder)
+    assert compare_folders(folder, built).differences == ()
+    edit_manifest(folder, lambda m: m["sources"][0].update(rows_read=1))
+    found = compare_folders(folder, built).differences
+    assert found == ("README.md: other bytes", "manifest.json: other bytes")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m: m["configs"][CONFIG].update(description="other"), "description"),
+        (lambda m: m["configs"][CONFIG].update(control="none"), "control"),
+        (lambda m: m["configs"][CONFIG]["columns"][2].update(role="label"), "columns"),
+        (lambda m: m["configs"][CONFIG]["features"]["COW"].update(dtype="int16"), "features"),
+        (lambda m: m["versions"].update(pyarrow="1.0"), "pyarrow 1.0"),
+        (lambda m: m["prose"]["paper"].update(year=1999), "CITATION.cff"),
+    ],
+)
+def test_what_the_manifest_repeats_is_compared(
+    folder: Path, change: Callable[[dict[str, Any]], None], words: str
+) -> None:
+    edit_manifest(folder, change)
+    differs(folder, words)
+
+
+@pytest.mark.parametrize("kind", ["*.parquet", "*.json", "*.md", "*.bib", "*.tsv", "LICENSE"])
+def test_a_flipped_bit_in_any_kind_of_file_is_named(folder: Path, kind: str) -> None:
+    paths = [path for path in sorted(folder.rglob(kind)) if path.name != "manifest.json"]
+    assert paths
+    for path in paths:
+        data = bytearray(path.read_bytes())
+        data[len(data) // 3] ^= 4
+        path.write_bytes(data)
+    found = verify(folder).differences
+    for path in paths:
+        name = path.relative_to(folder).as_posix()
+        assert any(text.startswith(f"{name} ") for text in found), name
 
 
 # The script

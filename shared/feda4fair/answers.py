@@ -214,8 +214,10 @@ def form(facts: Facts, config: ConfigFacts) -> str:
 
 def version(facts: Facts, config: ConfigFacts) -> str:
     """Return the version."""
+    date = f" of {facts.prose['published']}" if "published" in facts.prose else ""
     return (
-        f"This is version {facts.manifest['version']}; a published version has a tag of that name."
+        f"This is version {facts.manifest['version']}{date}; a published version has a tag of "
+        "that name."
     )
 
 

@@ -18,27 +18,27 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 from tqdm import tqdm
 
-from feda4fair.card import write_card
+from feda4fair.card import CARD, merge_card, write_card
 from feda4fair.content import SourceFile
 from feda4fair.dataset import Dataset, Source
 from feda4fair.engine import EngineName, run
 from feda4fair.errors import OutputError, RecipeError
 from feda4fair.federation import Federation
-from feda4fair.manifest import Manifest, build_manifest, write_manifest
+from feda4fair.manifest import Manifest, build_manifest, read_manifest, write_manifest
 from feda4fair.parquet import ConfigFiles, ConfigWriter
 from feda4fair.recipe import Recipe
 from feda4fair.spill import Spilled, spill
 from feda4fair.staging import staging
 from feda4fair.steps import chosen_clients, federate_table
 
-__all__ = ["build", "federations", "finish", "parts_of"]
+__all__ = ["build", "federations", "finish", "own_words", "parts_of"]
 
 
 def build(
     dataset: Dataset,
     recipes: Sequence[Recipe],
     source: Source,
-    out: Path,
+    out: Path | str,
     *,
     clients: Sequence[str] = (),
     form: Literal["full", "index"] = "full",
@@ -57,14 +57,16 @@ def build(
         The configs to build, e.g. ``dataset.choose(["value-device"])``.
     source : Source
         Where the rows come from.
-    out : Path
-        Target folder; it appears complete or not at all.
+    out : Path or str
+        Target folder, which appears complete or not at all; or the URL of one, see
+        :func:`feda4fair.staging.staging`.
     clients : sequence of str
         Only these clients, each exactly as among all others; all by default.
     form : {"full", "index"}
         Write the rows, or only the index that may be published where they may not.
     overwrite : bool, default False
-        Replace an earlier build in ``out``.
+        Replace an earlier build in ``out``. What people wrote into its README.md is kept if it
+        was of the same dataset.
     workers : int, default 1
         Processes; any number gives the same bytes.
     engine : {"local", "ray"}
@@ -89,6 +91,7 @@ def build(
             f"{dataset.name}: has no index form, its rows may be published; use full."
         )
     with staging(out, overwrite=overwrite) as folder:
+        words = own_words(out, dataset)
         task = _Task(
             dataset=dataset,
             source=source,
@@ -107,6 +110,7 @@ def build(
             synthetic=source.synthetic,
             options=source.options,
             notes=[*source.notes, *notes],
+            existing=words,
         )
 
 
@@ -119,15 +123,17 @@ def finish(
     synthetic: bool = False,
     options: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
+    existing: str = "",
 ) -> Manifest:
     """Add pages and manifest to a folder whose data are written.
 
-    Parameters are those of :func:`feda4fair.manifest.build_manifest`.
+    Parameters are those of :func:`feda4fair.manifest.build_manifest`; ``existing`` is the card of
+    an earlier build, whose hand-written parts are kept.
     """
     manifest = build_manifest(
         dataset, configs, sources, synthetic=synthetic, options=options or {}, notes=notes
     )
-    write_card(folder, manifest, dataset)
+    write_card(folder, manifest, dataset, existing)
     return write_manifest(folder, manifest)
 
 
@@ -352,3 +358,23 @@ class _OneBehind:
         """Wait for the work in hand and raise what it raised."""
         if self._pending is not None:
             self._pending.result()
+
+
+def own_words(out: Path | str, dataset: Dataset) -> str:
+    """Return the card of an earlier build of the dataset, in which people may have written.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be merged; asked first, so that no work is done in vain.
+    """
+    card = Path(out) / CARD
+    if not card.is_file() or read_manifest(Path(out))["dataset"] != dataset.name:
+        return ""
+    try:
+        text = card.read_text("utf-8")
+        merge_card(text, "")
+    except (OutputError, UnicodeDecodeError) as error:
+        reason = error if isinstance(error, OutputError) else f"{CARD}: is not UTF-8; save it so."
+        raise OutputError(f"{out}/{reason}") from None
+    return text

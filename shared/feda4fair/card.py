@@ -16,7 +16,7 @@ import yaml
 
 from feda4fair.croissant import render_croissant
 from feda4fair.dataset import Dataset
-from feda4fair.datasheet import render_datasheet
+from feda4fair.datasheet import environment, render_datasheet
 from feda4fair.facts import Facts, Stage, read_facts
 from feda4fair.manifest import Manifest, read_manifest, write_manifest
 from feda4fair.merge import SIZES, assemble, block, merge_card
@@ -31,7 +31,15 @@ from feda4fair.phrases import (
     verdict,
 )
 
-__all__ = ["card_metadata", "merge_card", "render_again", "render_card", "write_card"]
+__all__ = [
+    "CARD",
+    "card_metadata",
+    "merge_card",
+    "render_again",
+    "render_card",
+    "render_pages",
+    "write_card",
+]
 
 CARD = "README.md"
 
@@ -43,7 +51,7 @@ GIT_ATTRIBUTES = (
 )
 
 
-def write_card(folder: Path, manifest: Manifest, dataset: Dataset) -> None:
+def write_card(folder: Path, manifest: Manifest, dataset: Dataset, existing: str = "") -> None:
     """Write the pages of a build whose data lie in the folder already.
 
     They are README.md, LICENSE, CITATION.cff, CITATION.bib, .gitattributes, croissant.json, one
@@ -57,15 +65,17 @@ def write_card(folder: Path, manifest: Manifest, dataset: Dataset) -> None:
         Its manifest, before the hashes of files.
     dataset : Dataset
         Where assets come from; everything else is in the manifest.
+    existing : str
+        The README.md of an earlier build, whose hand-written parts are kept.
     """
     if dataset.folder is not None:
         for asset in dataset.assets:
             (folder / "assets").mkdir(exist_ok=True)
             shutil.copyfile(dataset.folder / asset, folder / "assets" / asset)
-    _write_pages(folder, manifest, "")
+    _write_pages(folder, manifest, existing, whole=True)
 
 
-def render_again(folder: Path) -> Manifest:
+def render_again(folder: Path, manifest: Manifest | None = None) -> Manifest:
     """Render the pages of a built folder anew, from nothing but the folder.
 
     What people wrote into its README.md is kept, and the manifest gets the new hashes.
@@ -74,40 +84,51 @@ def render_again(folder: Path) -> Manifest:
     ----------
     folder : Path
         A built folder.
+    manifest : dict, optional
+        Its manifest, if that in the folder is out of date.
 
     Returns
     -------
     dict
         The manifest.
     """
-    manifest = read_manifest(folder)
+    manifest = manifest or read_manifest(folder)
     card = folder / CARD
     _write_pages(folder, manifest, card.read_text("utf-8") if card.is_file() else "")
     return write_manifest(folder, manifest)
 
 
-def _write_pages(folder: Path, manifest: Manifest, existing: str) -> None:
+def _write_pages(folder: Path, manifest: Manifest, existing: str, *, whole: bool = False) -> None:
     facts = read_facts(folder, manifest)
+    pages = render_pages(facts)
+    pages[CARD] = merge_card(existing, pages[CARD], whole=whole)
+    (folder / "datasheets").mkdir(exist_ok=True)
+    for name, text in pages.items():
+        (folder / name).write_text(text, "utf-8", newline="\n")
+
+
+def render_pages(facts: Facts) -> dict[str, str]:
+    """Return the text of every page of a build by its path; the card as nobody wrote on it."""
     pages = {
-        CARD: merge_card(existing, render_card(facts)),
+        CARD: render_card(facts),
         "LICENSE": _license(facts),
         "CITATION.cff": _citation(facts),
-        "CITATION.bib": manifest["citation"].strip() + "\n",
+        "CITATION.bib": facts.manifest["citation"].strip() + "\n",
         ".gitattributes": GIT_ATTRIBUTES,
         "croissant.json": render_croissant(facts),
     }
     for config in facts.configs:
         pages[f"datasheets/{config.name}.md"] = render_datasheet(facts, config)
-    (folder / "datasheets").mkdir(exist_ok=True)
-    for name, text in pages.items():
-        (folder / name).write_text(text, "utf-8", newline="\n")
+    return pages
 
 
 def card_metadata(facts: Facts) -> dict[str, Any]:
     """Return the YAML block of the card.
 
     ``dataset_info`` holds features only: split sizes there would make ``load_dataset(...,
-    filters=...)`` fail its own check.
+    filters=...)`` fail its own check. A config's description names its content, since ``datasets``
+    takes local folders of one name for the same dataset, and shows old rows from its cache, unless
+    this block tells them apart.
     """
     prose, manifest = facts.prose, facts.manifest
     configs = []
@@ -116,7 +137,12 @@ def card_metadata(facts: Facts) -> dict[str, Any]:
             {"split": split, "path": f"data/{name}/{split}-*.parquet"}
             for split in config["splits"]
         ]
-        entry: dict[str, Any] = {"config_name": name, "data_files": data_files}
+        content = f"rows with content hash {config['content_sha256'][:16]}"
+        entry: dict[str, Any] = {
+            "config_name": name,
+            "description": content,
+            "data_files": data_files,
+        }
         configs.append(entry | ({"default": True} if position == 0 else {}))
     tags = [*prose.get("tags", []), *(["synthetic"] if manifest["synthetic"] else [])]
     return {
@@ -186,15 +212,9 @@ def render_card(facts: Facts) -> str:
 
 
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("feda4fair.cards", ""),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,
-    )
-    environment.globals["block"] = _block
-    environment.filters |= {
+    made = environment()
+    made.globals["block"] = _block
+    made.filters |= {
         "cell": lambda text: str(text).replace("|", "\\|").replace("\n", " "),
         "composition": composition,
         "disparity": _disparity,
@@ -207,7 +227,7 @@ def _environment() -> jinja2.Environment:
         "thousands": lambda count: f"{count:,}",
         "verdict": verdict,
     }
-    return environment
+    return made
 
 
 def _block(name: str, caller: Callable[[], str]) -> str:
@@ -300,6 +320,7 @@ def _citation(facts: Facts) -> str:
         "title": _title(facts),
         "type": "dataset",
         "version": manifest["version"],
+        **({"date-released": facts.prose["published"]} if "published" in facts.prose else {}),
         "authors": [{"name": facts.prose.get("authors", f"The makers of {_title(facts)}")}],
         **({"preferred-citation": facts.prose["paper"]} if "paper" in facts.prose else {}),
     }

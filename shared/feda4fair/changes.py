@@ -12,8 +12,9 @@ from typing import Literal
 
 from huggingface_hub import HfApi, get_token
 
+from feda4fair.completion import completed
 from feda4fair.errors import PublishError
-from feda4fair.manifest import MANIFEST
+from feda4fair.manifest import MANIFEST, Manifest
 from feda4fair.merge import merge_card, read_card
 from feda4fair.patience import Patience, patient_client, persist
 from feda4fair.preflight import PREFLIGHT, check_repo_id
@@ -94,7 +95,7 @@ class Plan:
     def describe(self) -> str:
         """Return the plan as lines of text."""
         manifest = self.release.manifest
-        kind = " (synthetic sample)" if manifest["synthetic"] else ""
+        kind = f" ({self.release.kind})" if self.release.kind else ""
         start = "a new repository" if self.head is None else f"head {self.head[:12]}"
         lines = [
             f"{manifest['dataset']} {manifest['version']}{kind} -> {self.repo_id}, {start}",
@@ -145,19 +146,24 @@ def plan(
         If the folder is not a build, or not as its manifest describes it.
     """
     check_repo_id(repo_id)
-    release = checked_release(folder, consent or Consent(), index_only=index_only)
-    with patient_client(patience):
-        return persist(
-            lambda: make_plan(HfApi(), release, repo_id, release_tag(release, tag)),
-            f"reading {repo_id}",
-            patience,
-            _ignore,
-        )
+    with completed(folder, repo_id, patience) as (whole, base):
+        release = checked_release(whole, consent or Consent(), index_only=index_only, base=base)
+        with patient_client(patience):
+            return persist(
+                lambda: make_plan(HfApi(), release, repo_id, release_tag(release, tag)),
+                f"reading {repo_id}",
+                patience,
+                _ignore,
+            )
 
 
-def checked_release(folder: Path, consent: Consent, *, index_only: bool) -> Release:
+def checked_release(
+    folder: Path, consent: Consent, *, index_only: bool, base: str = ""
+) -> Release:
     """Return the checked folder; the token in use must not be in it."""
-    return check_release(folder, consent, index_only=index_only, secret=get_token() or "")
+    return check_release(
+        folder, consent, index_only=index_only, secret=get_token() or "", base=base
+    )
 
 
 def release_tag(release: Release, tag: str) -> str:
@@ -181,7 +187,8 @@ def make_plan(api: HfApi, release: Release, repo_id: str, tag: str) -> Plan:
     owned: set[str] = set()
     if remote is not None:
         _check_ignore(remote, repo_id)
-        owned = _owned(remote, repo_id, release)
+        theirs = _theirs(remote, repo_id, release)
+        owned = _owned(remote, theirs) if theirs else set()
         if CARD in remote.files:
             card = merge_card(read_text(repo_id, CARD, remote.head), card)
             _check_configs(release, repo_id, card)
@@ -224,13 +231,13 @@ def _check_configs(release: Release, repo_id: str, card: str) -> None:
         )
 
 
-def _owned(remote: Remote, repo_id: str, release: Release) -> set[str]:
-    """Return the paths of the repository that an earlier release wrote.
+def _theirs(remote: Remote, repo_id: str, release: Release) -> Manifest | None:
+    """Return the manifest of an earlier release, None where there is none yet.
 
     Raises
     ------
     PublishError
-        If the repository holds something that is not a release of the same dataset.
+        If the repository holds something whose place the release may not take.
     """
     if MANIFEST not in remote.files:
         foreign = set(remote.files) - {ATTRIBUTES, CARD, "LICENSE"}
@@ -239,10 +246,10 @@ def _owned(remote: Remote, repo_id: str, release: Release) -> set[str]:
                 f"{repo_id}: holds {min(foreign)} and no {MANIFEST} of ours, so it is something "
                 "else; name another repository."
             )
-        return set()
+        return None
     try:
-        manifest = json.loads(read_text(repo_id, MANIFEST, remote.head))
-        dataset, listed = manifest["dataset"], set(manifest["files"])
+        theirs: Manifest = json.loads(read_text(repo_id, MANIFEST, remote.head))
+        dataset, _ = theirs["dataset"], set(theirs["files"])
     except (ValueError, TypeError, KeyError, RecursionError):
         raise PublishError(
             f"{repo_id}: its {MANIFEST} is not one of ours; name another repository."
@@ -252,6 +259,21 @@ def _owned(remote: Remote, repo_id: str, release: Release) -> set[str]:
             f"{repo_id}: holds {dataset!r}, the folder {release.manifest['dataset']!r}; name "
             "another repository."
         )
+    if theirs.get("benchmark") and release.kind and not release.consent.not_benchmark:
+        raise PublishError(
+            f"{repo_id}: holds the benchmark and {release.folder} is {release.kind}; name another "
+            "repository, or pass --not-benchmark if it is to take its place."
+        )
+    own = release.files[MANIFEST]
+    there = remote.files[MANIFEST]
+    if release.base not in ("", there.oid) and not same_file(there, MANIFEST, own, release, ""):
+        raise PublishError(f"{repo_id}: was published anew meanwhile; run the same command again.")
+    return theirs
+
+
+def _owned(remote: Remote, theirs: Manifest) -> set[str]:
+    """Return the paths of the repository that an earlier release wrote."""
+    listed = set(theirs["files"])
     return {
         path
         for path in remote.files

@@ -82,9 +82,15 @@ def load_client(
         raise OutputError(f"split {split!r}: there are {', '.join(SPLITS)}.")
     with _opened(source, revision) as opened:
         places = _places(opened, config, client, split)
-        table = pa.concat_tables([_rows(opened, config, client, place) for place in places])
-    names = [place["split"] for place in places]
-    return datasets.Dataset(InMemoryTable(table), split=datasets.NamedSplit("+".join(names)))
+        tables = [_rows(opened, config, client, place) for place in places]
+    split = datasets.NamedSplit("+".join(place["split"] for place in places))
+    try:
+        return datasets.Dataset(InMemoryTable(pa.concat_tables(tables)), split=split)
+    except (ValueError, TypeError, LookupError, AttributeError, pa.ArrowException):
+        raise OutputError(
+            f"{source}, {config}: columns or metadata of {client!r} are damaged; build or "
+            "download it again."
+        ) from None
 
 
 class _Folder:
@@ -185,15 +191,14 @@ def _places(
 ) -> list[dict[str, Any]]:
     """Return the entries of the client index, by split."""
     path = f"clients/{config}.parquet"
-    columns = ["client_id", "split", "file", "row_group", "rows"]
     try:
         with opened.whole(path) as stream:
-            index = pq.read_table(stream, columns=columns).to_pylist()
+            index = _entries(pq.read_table(stream))
     except FileNotFoundError:
         raise OutputError(
             f"{opened.name}: has no {path}, so it is not a build or has no config {config!r}."
         ) from None
-    except (OSError, pa.ArrowException):
+    except (OSError, ValueError, pa.ArrowException):
         raise OutputError(
             f"{opened.name}/{path}: is damaged; build or download it again."
         ) from None
@@ -214,6 +219,26 @@ def _places(
     )
 
 
+def _entries(index: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows of a client index, each of which names a place in a file.
+
+    Raises
+    ------
+    ValueError
+        If the table is no such index.
+    """
+    kinds = {"client_id": str, "split": str, "file": str, "row_group": int, "rows": int}
+    if not set(kinds) <= set(index.column_names) or not index.num_rows:
+        raise ValueError("no client index")
+    entries: list[dict[str, Any]] = index.select(list(kinds)).to_pylist()
+    for entry in entries:
+        if any(type(entry[name]) is not kind for name, kind in kinds.items()):
+            raise ValueError("no place in a file")
+        if entry["split"] not in SPLITS:
+            raise ValueError("no split")
+    return entries
+
+
 def _rows(
     opened: _Folder | _Repository, config: str, client: str, place: dict[str, Any]
 ) -> pa.Table:
@@ -232,8 +257,10 @@ def _rows(
             )
     except FileNotFoundError:
         raise OutputError(f"{where}: is missing; build or download it again.") from None
-    except (OSError, IndexError, pa.ArrowException):
+    except (OSError, IndexError, ValueError, OverflowError, pa.ArrowException):
         raise OutputError(f"{where}: is damaged; build or download it again.") from None
+    if "client_id" not in table.column_names:
+        raise OutputError(f"{where}: has no client_id; build or download it again.")
     if table.num_rows != place["rows"] or set(table["client_id"].unique().to_pylist()) != {client}:
         raise OutputError(f"{where}: does not fit clients/{config}.parquet; build it again.")
     return table

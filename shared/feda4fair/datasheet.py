@@ -8,16 +8,22 @@ are theirs, in other words.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import jinja2
 
 from feda4fair import answers
 from feda4fair.facts import ConfigFacts, Facts
 
-__all__ = ["QUESTIONS", "Question", "Section", "render_datasheet", "unanswered"]
+__all__ = ["QUESTIONS", "Question", "Section", "environment", "render_datasheet", "unanswered"]
+
+TAG = re.compile(r"<(?!br>)(?=[A-Za-z/!?])")
+UNSEEN = frozenset({"Cc", "Cs"})
 
 Answer = Callable[[Facts, ConfigFacts], str]
 
@@ -87,14 +93,31 @@ def render_datasheet(facts: Facts, config: ConfigFacts) -> str:
 
 @cache
 def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
+    return environment().get_template("datasheet.md.j2")
+
+
+def environment() -> jinja2.Environment:
+    """Return the environment in which pages are rendered."""
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("feda4fair.cards", ""),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,
+        finalize=_inert,
     )
-    return environment.get_template("datasheet.md.j2")
+
+
+def _inert(value: Any) -> Any:
+    """Return a text without what a page would take for a tag, and without unseen characters.
+
+    Names and descriptions come from recipes and tables of whomever.
+    """
+    if not isinstance(value, str):
+        return value
+    text = re.sub(r"\r\n?", "\n", value)
+    text = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in UNSEEN)
+    return TAG.sub("&lt;", text)
 
 
 def unanswered(facts: Facts, config: ConfigFacts) -> list[str]:

@@ -7,7 +7,7 @@ first and belong to no commit until the single commit names them all. Running ag
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
@@ -23,6 +23,7 @@ from feda4fair.changes import (
     same_file,
     same_release,
 )
+from feda4fair.completion import completed
 from feda4fair.errors import PublishError
 from feda4fair.manifest import MANIFEST
 from feda4fair.patience import Patience, is_status, patient_client, persist
@@ -31,6 +32,9 @@ from feda4fair.release import CARD, Consent, Release, is_safe_path
 from feda4fair.remote import read_remote, tagged
 
 __all__ = ["Plan", "Published", "Standing", "plan", "preflight", "publish"]
+
+MOST_HELD = 1_000_000
+"""Bytes of a file that is held in memory while it is sent."""
 
 Say = Callable[[str], None]
 
@@ -101,12 +105,23 @@ def publish(
     """
     patience = patience or Patience()
     standing = standing or preflight(repo_id, create_pr=create_pr, private=private)
-    stated = consent or Consent()
     closed = standing.closed if standing.exists else private
-    stated = Consent(
-        accept_terms=stated.accept_terms, include_images=stated.include_images, closed=closed
-    )
-    release = checked_release(folder, stated, index_only=index_only)
+    stated = replace(consent or Consent(), closed=closed)
+    with completed(folder, repo_id, patience) as (whole, base):
+        release = checked_release(whole, stated, index_only=index_only, base=base)
+        return _publish(release, repo_id, standing, tag, create_pr, private, patience, say)
+
+
+def _publish(
+    release: Release,
+    repo_id: str,
+    standing: Standing,
+    tag: str,
+    create_pr: bool,
+    private: bool,
+    patience: Patience,
+    say: Say,
+) -> Published:
     chosen = release_tag(release, tag)
     with patient_client(patience):
         api = HfApi()
@@ -167,6 +182,7 @@ class _Commit:
             self.repo_id,
             _operations(made),
             commit_message=f"{self.release.manifest['dataset']} {self.tag}",
+            commit_description=self.release.kind,
             repo_type="dataset",
             parent_commit=made.head,
             create_pr=self.create_pr,
@@ -230,8 +246,7 @@ class _Commit:
 def _operations(made: Plan) -> list[CommitOperationAdd | CommitOperationDelete]:
     operations: list[CommitOperationAdd | CommitOperationDelete] = []
     for path in made.paths("add", "change"):
-        content = made.card.encode() if path == CARD else made.release.folder / path
-        operations.append(CommitOperationAdd(path_in_repo=path, path_or_fileobj=content))
+        operations.append(_addition(made, path))
     unsafe = [path for path in made.paths("delete") if not is_safe_path(path)]
     if unsafe:
         raise PublishError(f"{made.repo_id}: holds {unsafe[0]!r}; remove it there by hand.")
@@ -239,6 +254,29 @@ def _operations(made: Plan) -> list[CommitOperationAdd | CommitOperationDelete]:
         CommitOperationDelete(path_in_repo=path, is_folder=False) for path in made.paths("delete")
     ]
     return operations
+
+
+def _addition(made: Plan, path: str) -> CommitOperationAdd:
+    """Return one file to send, with the content that was checked.
+
+    Small files are held in memory from here on, and of large ones the Hub compares the hash, so
+    that a file which is changed meanwhile cannot slip in.
+    """
+    if path == CARD:
+        return CommitOperationAdd(path_in_repo=path, path_or_fileobj=made.card.encode())
+    local = made.release.files[path]
+    file = made.release.folder / path
+    try:
+        content = file if local.size > MOST_HELD else file.read_bytes()
+        operation = CommitOperationAdd(path_in_repo=path, path_or_fileobj=content)
+    except (OSError, ValueError):
+        operation = None
+    if operation is None or operation.upload_info.sha256.hex() != local.sha256:
+        raise PublishError(
+            f"{file}: was changed after it had been checked; run the same command again when "
+            "nothing else writes there."
+        )
+    return operation
 
 
 def _set_tag(api: HfApi, commit: _Commit, done: Published) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,41 @@ from feda4fair.schema import Schema
 if TYPE_CHECKING:
     from feda4fair.parquet import ConfigFiles
 
-__all__ = ["MANIFEST", "build_manifest", "file_sha256", "read_manifest", "write_manifest"]
+__all__ = [
+    "MANIFEST",
+    "build_manifest",
+    "file_sha256",
+    "parse_manifest",
+    "read_manifest",
+    "write_manifest",
+]
 
 MANIFEST = "manifest.json"
 FORMAT = 1
-KEYS = {"dataset", "version", "synthetic", "notes", "prose", "citation", "configs", "files"}
+
+CONFIG: dict[Any, Any] = {
+    **dict.fromkeys(("description", "control", "form"), str),
+    **dict.fromkeys(("recipe_sha256", "content_sha256", "dropped_sha256"), str),
+    **dict.fromkeys(("clients", "rows", "positives", "flipped", "dropped"), int),
+    **dict.fromkeys(("source_rows", "left_out"), int),
+    "example": {"split": str, "client": str},
+    "splits": {...: {"rows": int, "files": [str]}},
+    "features": {...: {"_type": str}},
+    "columns": [{"name": str, "role": str, "description": str}],
+    "ledger": [dict],
+    "empty_cells": [list],
+}
+SHAPE: dict[Any, Any] = {
+    **dict.fromkeys(("dataset", "version", "citation"), str),
+    **dict.fromkeys(("synthetic", "benchmark"), bool),
+    **dict.fromkeys(("prose", "source_options"), dict),
+    "notes": [str],
+    "versions": {...: str, **dict.fromkeys(("feda4fair", "numpy", "pyarrow"), str)},
+    "sources": [{"name": str}],
+    "configs": {...: CONFIG},
+    "files": {...: {"bytes": int, "sha256": str}},
+}
+"""What a manifest holds at least: a mapping by key, ``...`` for any key, or a list of one kind."""
 
 Manifest = dict[str, Any]
 
@@ -98,14 +128,18 @@ def _config(config: ConfigFiles) -> dict[str, Any]:
         "left_out": config.left_out,
         "splits": config.splits,
         "features": config.features,
-        "columns": [c for c in _columns(recipe.schema) if c["name"] in config.features],
+        "columns": written_columns(recipe.schema, config.features),
         "ledger": [asdict(entry) for entry in config.ledger],
         "empty_cells": [list(cell) for cell in config.empty_cells],
     }
 
 
+def written_columns(schema: Schema, features: Collection[str]) -> list[dict[str, Any]]:
+    """Return role, names and description of every column among the features that are written."""
+    return [column for column in _columns(schema) if column["name"] in features]
+
+
 def _columns(schema: Schema) -> list[dict[str, Any]]:
-    """Return role, names and description of every written column."""
     rows: list[dict[str, Any]] = [
         {"name": "client_id", "role": "provenance", "description": "Client that holds the row."},
         {
@@ -176,10 +210,62 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST
     try:
-        manifest: Manifest = dict(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        text = path.read_text("utf-8")
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a JSON object"
         raise OutputError(f"{path}: {reason}; name a folder that build.py wrote.") from None
-    if manifest.get("format") != FORMAT or not manifest.keys() >= KEYS or not manifest["configs"]:
-        raise OutputError(f"{path}: not a manifest of format {FORMAT}; build the folder again.")
+    return parse_manifest(text, str(path))
+
+
+def parse_manifest(text: str, where: str) -> Manifest:
+    """Return the manifest that a text holds; everything that is read of it later has its type.
+
+    Parameters
+    ----------
+    text : str
+        JSON, from whomever.
+    where : str
+        Names the text in messages.
+
+    Raises
+    ------
+    OutputError
+        If it is no manifest of this format.
+    """
+    try:
+        manifest: Manifest = dict(json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        raise OutputError(
+            f"{where}: not a JSON object; name a folder that build.py wrote."
+        ) from None
+    wrong = f"not of format {FORMAT}"
+    if manifest.get("format") == FORMAT:
+        wrong = _mistake(manifest, SHAPE) or ("no config" if not manifest["configs"] else "")
+    if wrong:
+        raise OutputError(
+            f"{where}: not a manifest of format {FORMAT} ({wrong}); build the folder again."
+        )
     return manifest
+
+
+def _mistake(value: Any, shape: Any) -> str:
+    """Return the first place where a value is not of a shape, empty if it is."""
+    match shape:
+        case dict():
+            if not isinstance(value, dict):
+                return "no object"
+            named = [key for key in shape if key is not ...]
+            lacking = [key for key in named if key not in value]
+            if lacking:
+                return f"no {lacking[0]!r}"
+            for key, item in value.items():
+                if mistake := _mistake(item, shape.get(key, shape.get(..., object))):
+                    return f"{str(key)[:40]!r}: {mistake}"
+            return ""
+        case [kind]:
+            if not isinstance(value, list):
+                return "no list"
+            return next((mistake for item in value if (mistake := _mistake(item, kind))), "")
+        case _:
+            fits = isinstance(value, shape) and (shape is not int or type(value) is int)
+            return "" if fits else f"no {shape.__name__}"

@@ -46,7 +46,8 @@ _KEYED_ROW = re.compile(r"(\| |- )(?P<key>`[^`]+`)( \||:)")
 
 
 def block(name: str, text: str) -> str:
-    """Return generated text between its markers."""
+    """Return generated text between its markers; what looks like a marker in it is none."""
+    text = _MARKER.sub(lambda marker: f"&lt;{marker[0][1:]}", text)
     return f"<!-- feda4fair:begin {name} -->\n{text.strip()}\n<!-- feda4fair:end {name} -->"
 
 
@@ -87,12 +88,13 @@ def read_card(card: str) -> tuple[dict[str, Any], str]:
     return metadata, text[front.end() :]
 
 
-def merge_card(existing: str, generated: str) -> str:
+def merge_card(existing: str, generated: str, *, whole: bool = False) -> str:
     """Return a generated card with what people wrote into the existing one.
 
     Kept from the existing card are text outside of generated blocks, YAML keys that no generated
     card has, tags, and configs that were not built this time: their YAML entries, their blocks
-    and their rows in tables. Everything else is the generated card's.
+    and their rows in tables. Everything else is the generated card's; text that people wrote
+    into that one, and that the existing card lacks, is added at its place.
 
     Parameters
     ----------
@@ -100,6 +102,8 @@ def merge_card(existing: str, generated: str) -> str:
         The card that people may have edited; empty where there is none.
     generated : str
         The card of the new build.
+    whole : bool, default False
+        The generated card describes every config there is, so that those it lacks go.
 
     Returns
     -------
@@ -123,7 +127,8 @@ def merge_card(existing: str, generated: str) -> str:
     """
     old_metadata, old_body = read_card(existing)
     metadata, body = read_card(generated)
-    kept = [name for name in _configs(old_metadata) if name not in _configs(metadata)]
+    lacking = [name for name in _configs(old_metadata) if name not in _configs(metadata)]
+    kept = [] if whole else lacking
     merged = _merge_metadata(old_metadata, metadata, kept)
     front = _front_matter(merged) if merged else ""
     return front + _merge_body(old_body, body, kept)
@@ -194,15 +199,17 @@ def _merge_body(old: str, new: str, kept: Sequence[str]) -> str:
         for name, text in pieces
         if not name or name in blocks or name.removeprefix("config:") in kept
     ]
-    return _joined(_insert(merged, [piece for piece in fresh if piece[0]]))
+    return _joined(
+        _insert(merged, [(n, text) for n, text in fresh if n or text.strip() not in old])
+    )
 
 
-def _insert(merged: list[tuple[str, str]], blocks: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Put new blocks behind the block that precedes them in the generated card."""
+def _insert(merged: list[tuple[str, str]], fresh: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Put new blocks, and new words of people, behind what precedes them in the generated card."""
     position = 0
-    for name, text in blocks:
+    for name, text in fresh:
         names = [known for known, _ in merged]
-        if name in names:
+        if name and name in names:
             position = names.index(name) + 1
             continue
         merged.insert(position, (name, text))

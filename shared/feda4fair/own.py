@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from feda4fair.build import finish
+from feda4fair.build import finish, own_words
 from feda4fair.columns import Value
 from feda4fair.content import SourceFile, content_sha256
 from feda4fair.dataset import Dataset
@@ -89,7 +89,7 @@ def federate(
     Returns
     -------
     Federation
-        Use it with :func:`feda4fair.measure` and :func:`feda4fair.write`.
+        Use it with :func:`feda4fair.measure` and :func:`feda4fair.parquet`.
 
     Raises
     ------
@@ -190,8 +190,9 @@ def write(
     ----------
     federation : Federation
         As `federate` returned it.
-    out : path
-        Target folder; it appears complete or not at all.
+    out : path or str
+        Target folder, which appears complete or not at all; or the URL of one, such as
+        ``s3://bucket/name``.
     prose : mapping, optional
         What no program can compute; see :func:`own_dataset`.
     overwrite : bool, default False
@@ -210,14 +211,23 @@ def write(
     if federation.origin is None:
         raise OutputError(
             f"{federation.recipe}: the source of this federation is not recorded; make it with "
-            "feda4fair.federate."
+            "feda4fair.steps."
         )
-    with staging(Path(out), overwrite=overwrite) as folder:
+    dataset, origin = own_dataset([federation.recipe], prose), federation.origin
+    place = out if isinstance(out, str) else Path(out)
+    with staging(place, overwrite=overwrite) as folder:
+        words = own_words(place, dataset)
         with ConfigWriter(folder, federation.recipe, attach=_as_they_are) as writer:
             writer.add(federation)
             config = writer.finish()
-        dataset, origin = own_dataset([federation.recipe], prose), federation.origin
-        return finish(folder, dataset, [config], [origin.file], options=dict(origin.options))
+        return finish(
+            folder,
+            dataset,
+            [config],
+            [origin.file],
+            options=dict(origin.options),
+            existing=words,
+        )
 
 
 def _as_they_are(table: pa.Table) -> pa.Table:

@@ -74,6 +74,8 @@ def preflight(
     with patient_client(patience):
         api = HfApi()
         who = persist(lambda: api.whoami(_token()), "preflight: the token", patience, _ignore)
+        if not isinstance(who, dict) or not isinstance(who.get("name"), str):
+            raise PublishError("preflight: the answer is not that of a Hub; look at HF_ENDPOINT.")
         _check_namespace(who, repo_id, create_pr=create_pr)
         remote = persist(
             lambda: read_remote(api, repo_id), f"preflight: {repo_id}", patience, _ignore

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from feda4fair.bias import LedgerEntry
-from feda4fair.errors import OutputError
+from feda4fair.errors import Feda4FairError, OutputError
 from feda4fair.federation import Client, Federation
 from feda4fair.manifest import read_manifest
 from feda4fair.recipe import Recipe
@@ -60,11 +60,26 @@ def read_federation(folder: Path, config: str, *, features: bool = True) -> Fede
             f"{folder}: {config} is the index form, which holds no rows; rebuild them with join."
         )
     recipe = Recipe.from_json(folder / "recipes" / f"{config}.json")
-    if recipe_sha256(recipe) != facts["recipe_sha256"]:
+    if recipe_sha256(recipe) != facts["recipe_sha256"] or recipe.name != config:
         raise OutputError(
             f"{folder}/recipes/{config}.json: is not the recipe that the manifest names "
             f"({facts['recipe_sha256'][:12]}); build the folder again."
         )
+    try:
+        return _federation(folder, recipe, facts, features=features)
+    except Feda4FairError:
+        raise
+    except (LookupError, TypeError, ValueError, ArithmeticError, pa.ArrowException):
+        raise OutputError(
+            f"{folder}: the files of {config} do not fit each other; build or download the "
+            "folder again."
+        ) from None
+
+
+def _federation(
+    folder: Path, recipe: Recipe, facts: dict[str, Any], *, features: bool
+) -> Federation:
+    config = recipe.name
     tabular = tuple(c.name for c in recipe.schema.columns if c.dtype != "image")
     chosen = tabular if features else recipe.schema.sensitive
     wanted = ["client_id", "row_id", *chosen, "label"]
@@ -127,6 +142,8 @@ def _rows(
     parts, codes = [], []
     for code, split in enumerate(SPLITS):
         for file in facts["splits"].get(split, {}).get("files", []):
+            if Path(file).name != file or "\0" in file:
+                raise OutputError(f"{data}: {file!r} is no data file of a build.")
             parts.append(_read(data / file, columns))
             codes.append(np.full(parts[-1].num_rows, code, dtype=np.int8))
     table = pa.concat_tables(parts).replace_schema_metadata(None)

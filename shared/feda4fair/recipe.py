@@ -34,6 +34,9 @@ __all__ = [
 FORMAT = 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", re.ASCII)
 
+DEVICES = frozenset({"con", "prn", "aux", "nul"})
+"""Names that some systems keep for devices, whatever follows after a point."""
+
 Control = Literal["", "none", "homogeneous"]
 
 
@@ -222,11 +225,17 @@ class Recipe:
     def __post_init__(self) -> None:
         check_fields(self)
         for what, name in (("dataset", self.dataset), ("config", self.name)):
-            if not NAME.fullmatch(name):
+            if not NAME.fullmatch(name) or name.partition(".")[0].lower() in DEVICES:
                 raise RecipeError(
                     f"{what} name {name!r}: use 1 to 96 letters, digits, '.', '_' and '-', "
-                    "beginning with a letter or digit."
+                    "beginning with a letter or digit, and no name of a device, such as con."
                 )
+        try:
+            json.dumps(to_plain(self, TAGGED), ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise RecipeError(
+                f"{self}: a name or description holds half of a character; write it again."
+            ) from None
         if not 0 <= self.seed < 2**32:
             raise RecipeError(f"{self}: seed {self.seed} lies outside 0 to 2**32 - 1.")
         problems = [*self._rule_problems(), *self._client_problems()]

@@ -28,6 +28,7 @@ __all__ = [
     "check_rights",
     "damage",
     "is_safe_path",
+    "kind_of",
 ]
 
 CARD = "README.md"
@@ -68,11 +69,14 @@ class Consent:
         Publish rows of a source that may not be redistributed, to a closed repository only.
     closed : bool, default False
         The repository is, or will be made, private or gated.
+    not_benchmark : bool, default False
+        Rows that are not the benchmark's may take the place of those that are.
     """
 
     accept_terms: bool = False
     include_images: bool = False
     closed: bool = False
+    not_benchmark: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +101,23 @@ class Release:
         All its files by path, the manifest among them.
     checks : tuple of str
         What was checked, in words.
+    consent : Consent
+        What the publisher stated.
+    base : str
+        Git hash of the manifest on the Hub that the folder was completed from; empty for none.
     """
 
     folder: Path
     manifest: Manifest
     files: Mapping[str, LocalFile]
     checks: tuple[str, ...]
+    consent: Consent = Consent()
+    base: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What the rows are if they are not the benchmark's, in words; else empty."""
+        return kind_of(self.manifest)
 
     @property
     def tag(self) -> str:
@@ -110,8 +125,26 @@ class Release:
         return f"v{self.manifest['version']}"
 
 
+def kind_of(manifest: Manifest) -> str:
+    """Return what rows are if they are not the benchmark's, in words; else empty.
+
+    Examples
+    --------
+    >>> kind_of({"benchmark": False, "synthetic": False, "notes": ["a control with none bias."]})
+    'not the benchmark'
+    """
+    if manifest["benchmark"] or manifest.get("own"):
+        return ""
+    return "a synthetic sample" if manifest["synthetic"] else "not the benchmark"
+
+
 def check_release(
-    folder: Path, consent: Consent, *, index_only: bool = False, secret: str = ""
+    folder: Path,
+    consent: Consent,
+    *,
+    index_only: bool = False,
+    secret: str = "",
+    base: str = "",
 ) -> Release:
     """Check that a built folder may be published.
 
@@ -125,6 +158,8 @@ def check_release(
         The source may not be redistributed; only the index form of its rows may.
     secret : str
         A text that no file may hold, such as the token in use.
+    base : str
+        Git hash of the manifest on the Hub that the folder was completed from.
 
     Raises
     ------
@@ -147,7 +182,12 @@ def check_release(
     own = LocalFile(path.stat().st_size, file_sha256(path))
     listed = {n: LocalFile(f["bytes"], f["sha256"]) for n, f in manifest["files"].items()}
     return Release(
-        folder=folder, manifest=manifest, files={**listed, MANIFEST: own}, checks=tuple(checks)
+        folder=folder,
+        manifest=manifest,
+        files={**listed, MANIFEST: own},
+        checks=tuple(checks),
+        consent=consent,
+        base=base,
     )
 
 
@@ -166,8 +206,10 @@ def check_rights(
     full = [config for config in configs if config["form"] != "index"]
     if not full:
         return "rights: only an index of the rows, which may be published"
+    license_name = _card_metadata(folder).get("license")
     images = any(f["_type"] == "Image" for config in full for f in config["features"].values())
-    if index_only or images:
+    free = manifest.get("own") and license_name in OPEN_LICENSES
+    if index_only or (images and not free):
         if not consent.include_images:
             raise PublishError(
                 f"{name}: holds rows of a source that may not be redistributed; build the form "
@@ -180,7 +222,6 @@ def check_rights(
                 "only; add --private, or make the repository private or gated first."
             )
         return "rights: full rows, to a closed repository, on the publisher's word"
-    license_name = _card_metadata(folder).get("license")
     if license_name in OPEN_LICENSES:
         return f"rights: {license_name}"
     if not consent.accept_terms:

@@ -8,18 +8,86 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Any
 
 from filelock import FileLock, Timeout
+from tqdm import tqdm
 
 from feda4fair.errors import Feda4FairError, OutputError
 from feda4fair.manifest import MANIFEST, read_manifest
+from feda4fair.tables import is_url
 
 __all__ = ["staging"]
 
 
 @contextmanager
-def staging(out: Path, *, overwrite: bool) -> Iterator[Path]:
+def staging(out: Path | str, *, overwrite: bool) -> Iterator[Path]:
+    """Give a folder that becomes ``out`` at the end, or vanishes.
+
+    Parameters
+    ----------
+    out : Path or str
+        A folder, or the URL of one that ``fsspec`` can write, such as ``s3://bucket/name``. Files
+        go there one by one, the manifest last; without it a folder is no build.
+    overwrite : bool
+        Replace an earlier build there.
+
+    Raises
+    ------
+    OutputError
+        If something else is there, or it cannot be written.
+    """
+    where = _remote(str(out), overwrite=overwrite) if is_url(out) else _local(Path(out), overwrite)
+    with where as folder:
+        yield folder
+
+
+@contextmanager
+def _remote(url: str, *, overwrite: bool) -> Iterator[Path]:
+    """Give a temporary folder and upload it at the end."""
+    import fsspec
+
+    if url.startswith("hf://"):
+        raise OutputError(
+            f"{url}: a release to the Hub is one commit; build into a folder and use publish.py."
+        )
+    try:
+        system, path = fsspec.url_to_fs(url)
+        there = sorted(system.find(path))
+        if there and f"{path.rstrip('/')}/{MANIFEST}" not in there:
+            raise OutputError(f"{url}: holds files but no {MANIFEST}; name another place.")
+        if there and not overwrite:
+            raise OutputError(f"{url}: holds a build; replace it with --overwrite.")
+        with TemporaryDirectory(prefix="feda4fair-build-") as place:
+            folder = Path(place) / "build"
+            folder.mkdir()
+            yield folder
+            _upload(system, folder, path.rstrip("/"), there)
+    except (OSError, ImportError, ValueError) as error:
+        if isinstance(error, Feda4FairError):
+            raise
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise OutputError(
+            f"{url}: cannot be written ({reason}); check address and access and build again."
+        ) from None
+
+
+def _upload(system: Any, folder: Path, path: str, there: Sequence[str]) -> None:
+    """Put all files in place; as long as some are missing there is no manifest."""
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    names.sort(key=lambda name: name == MANIFEST)
+    if there:
+        system.rm_file(f"{path}/{MANIFEST}")
+    for name in tqdm(names, "uploading", disable=None):
+        system.makedirs(f"{path}/{name}".rpartition("/")[0], exist_ok=True)
+        system.put_file(str(folder / name), f"{path}/{name}")
+    for old in set(there) - {f"{path}/{name}" for name in names}:
+        system.rm_file(old)
+
+
+@contextmanager
+def _local(out: Path, overwrite: bool) -> Iterator[Path]:
     """Give a hidden folder that becomes ``out`` at the end, or vanishes.
 
     A lock keeps two builds of one folder apart; whoever holds it may clear what a killed build

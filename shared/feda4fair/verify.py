@@ -5,6 +5,7 @@ Nothing is taken from the manifest that the rows themselves can tell.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,14 +20,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from jinja2 import TemplateError
 
-from feda4fair.card import render_card
+from feda4fair.card import render_pages
 from feda4fair.client import row_groups
-from feda4fair.croissant import render_croissant
-from feda4fair.datasheet import render_datasheet
 from feda4fair.errors import Feda4FairError, OutputError, PublishError
 from feda4fair.facts import read_facts
 from feda4fair.federation import Federation
-from feda4fair.manifest import MANIFEST, Manifest, file_sha256, read_manifest
+from feda4fair.manifest import (
+    MANIFEST,
+    Manifest,
+    file_sha256,
+    read_manifest,
+    written_columns,
+)
 from feda4fair.measurement import contenders, count_labels
 from feda4fair.merge import merge_card
 from feda4fair.parquet import STAGE, ContentDigest
@@ -125,9 +130,8 @@ def _page_differences(folder: Path, manifest: Manifest, checked: list[str]) -> I
         return
     try:
         facts = read_facts(folder, manifest)
-        pages = {CARD: render_card(facts), "croissant.json": render_croissant(facts)}
-        for config in facts.configs:
-            pages[f"datasheets/{config.name}.md"] = render_datasheet(facts, config)
+        pages = render_pages(facts)
+        pages.pop(ATTRIBUTES)
         texts = {name: (folder / name).read_text("utf-8") for name in pages}
         pages[CARD] = merge_card(texts[CARD], pages[CARD])
     except (
@@ -157,12 +161,12 @@ def _first_difference(text: str, again: str) -> str:
 
 def _verify_config(folder: Path, manifest: Manifest, name: str) -> tuple[list[str], list[str]]:
     """Return what holds and what differs in one config; damage to a file is a difference."""
-    facts = manifest["configs"][name]
+    facts, pyarrow = manifest["configs"][name], manifest["versions"]["pyarrow"]
     good: list[str] = []
     bad: list[str] = []
     steps: list[tuple[str, Callable[[], Iterator[str]]]] = [
         ("recipe", lambda: _recipe(folder, name, facts)),
-        ("counts of clients and rows", lambda: _counts(folder, name, facts)),
+        ("counts of clients and rows", lambda: _counts(folder, name, facts, pyarrow)),
     ]
     if facts["form"] == "index":
         good.append(f"{name}: index form, so labels and content are left to --rebuild")
@@ -199,9 +203,17 @@ def _recipe(folder: Path, name: str, facts: dict[str, Any]) -> Iterator[str]:
         yield f"recipes/{name}.json has another hash than the manifest says"
     if recipe.name != name:
         yield f"recipes/{name}.json is the recipe of {recipe.name!r}"
+    told = {
+        "description": recipe.description,
+        "control": recipe.control,
+        "columns": written_columns(recipe.schema, facts["features"]),
+    }
+    for key, value in told.items():
+        if facts[key] != value:
+            yield f"{key} in the manifest is not that of recipes/{name}.json"
 
 
-def _counts(folder: Path, name: str, facts: dict[str, Any]) -> Iterator[str]:
+def _counts(folder: Path, name: str, facts: dict[str, Any], pyarrow: str) -> Iterator[str]:
     """Compare the client index, the row groups and the manifest."""
     index = _index(folder, name)
     clients = {entry["client_id"] for entry in index}
@@ -210,13 +222,27 @@ def _counts(folder: Path, name: str, facts: dict[str, Any]) -> Iterator[str]:
         yield from _differ(column, sum(entry[column] for entry in index), facts[column])
     for split, part in facts["splits"].items():
         files = [f"data/{name}/{file}" for file in part["files"]]
-        rows = sum(_metadata(folder, file).num_rows for file in files)
+        metadata = [_metadata(folder, file) for file in files]
+        rows = sum(each.num_rows for each in metadata)
+        for file, each in zip(files, metadata, strict=True):
+            yield from _written(file, each, facts["features"], pyarrow)
         yield from _differ(f"rows of {split}", rows, part["rows"])
         own = [entry for entry in index if entry["split"] == split]
         yield from _differ(f"indexed rows of {split}", sum(e["rows"] for e in own), part["rows"])
         stray = {entry["file"] for entry in own} ^ set(files)
         if stray:
             yield f"{split}: index and manifest do not agree on {min(stray)}"
+
+
+def _written(
+    file: str, metadata: pq.FileMetaData, features: dict[str, Any], pyarrow: str
+) -> Iterator[str]:
+    """Compare what a file says of its columns and its writer with the manifest."""
+    noted = json.loads((metadata.metadata or {}).get(b"huggingface", b"{}"))
+    if noted != {"info": {"features": features}}:
+        yield f"{file}: its features are not those of the manifest"
+    if not metadata.created_by.endswith(f" {pyarrow}"):
+        yield f"{file}: {metadata.created_by} wrote it, the manifest says pyarrow {pyarrow}"
 
 
 def _differ(what: str, found: Any, expected: Any) -> Iterator[str]:
@@ -333,7 +359,7 @@ def compare_folders(folder: Path, rebuilt: Path, *, hub: bool = False) -> Verifi
         The release is a copy of a repository: its card and the Hub's own file are left out.
     """
     one, other = (_hashes(path) for path in (folder, rebuilt))
-    left_out = {ATTRIBUTES, CARD} if hub else set()
+    left_out = {ATTRIBUTES, CARD} if hub else _written_by_hand(folder, rebuilt)
     names = sorted(set(other) | (set() if hub else set(one)))
     differences = []
     for name in names:
@@ -348,6 +374,22 @@ def compare_folders(folder: Path, rebuilt: Path, *, hub: bool = False) -> Verifi
         differences.append("bytes depend on versions: {} then, {} now".format(*texts))
     name = f"rebuilt {read_manifest(rebuilt)['dataset']}"
     return Verification(name=name, checked=tuple(checked), differences=tuple(differences))
+
+
+def _written_by_hand(folder: Path, rebuilt: Path) -> set[str]:
+    """Return the card, and the manifest that holds its hash, if only people's words differ."""
+    cards = [path / CARD for path in (folder, rebuilt)]
+    if not all(path.is_file() for path in cards):
+        return set()
+    old, new = (path.read_text("utf-8", "replace") for path in cards)
+    manifests = [read_manifest(path) for path in (folder, rebuilt)]
+    for manifest in manifests:
+        manifest["files"].pop(CARD, None)
+    try:
+        same = old != new and merge_card(old, new, whole=True) == old
+    except OutputError:
+        return set()
+    return {CARD, MANIFEST} if same and manifests[0] == manifests[1] else set()
 
 
 def _hashes(folder: Path) -> dict[str, str]:
