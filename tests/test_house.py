@@ -55,22 +55,23 @@ LAYERS = [
         "croissant",
         "card",
     ),
-    *("staging", "engine", "build", "own", "builder", "readback"),
+    *("staging", "engine", "build", "script", "own", "builder", "readback"),
     *("release", "remote", "preflight", "completion", "changes", "hub", "verify"),
     *("heldout", "harm", "scorecard", "score", "evaluate", "closedform", "search", "calibrate"),
     *("export", "flower", "fl"),
+    "dashboard",
 ]
 
 # The only modules of the library that may import what an extra brings.
 HEAVY = {
-    "altair": set[str](),
+    "altair": {"dashboard"},
     "flwr": {"fl"},
     "flwr_datasets": {"flower"},
     "isal": {"feda4fair_acs"},
     "matplotlib": {"plots"},
     "optuna": {"fl"},
     "ray": {"engine"},
-    "streamlit": set[str](),
+    "streamlit": {"dashboard"},
     "torch": {"fl"},
     "xgboost": {"evaluate"},
 }

@@ -145,7 +145,18 @@ class FairnessReport:
         self._check(attribute)
         return self._finding(self.cube.client(client), attribute, figure)
 
+    @cached_property
+    def _found(self) -> dict[tuple[int, str, Figure], Finding]:
+        """Findings that were asked for: tables and figures ask for the same ones again."""
+        return {}
+
     def _finding(self, row: int, attribute: str, figure: Figure) -> Finding:
+        key = (row, attribute, figure)
+        if key not in self._found:
+            self._found[key] = self._judge(row, attribute, figure)
+        return self._found[key]
+
+    def _judge(self, row: int, attribute: str, figure: Figure) -> Finding:
         parts = [self._assessment(attribute, metric) for metric in PARTS[figure]]
         found = disparity(figure, [part.part for part in parts], row, self.against)
         metric = found.attained[0].metric if found.attained else PARTS[figure][0]
