@@ -29,12 +29,12 @@ ONE_THREAD = dict.fromkeys(
 )
 """Environment of a worker: one thread each, since the workers share the cores."""
 
-MOST_WORKERS = 8
-"""Default bound of processes: results are written by one, which more would not keep busy."""
+MOST_WORKERS = 2
+"""Default bound of processes: the one that writes is busy with what two of them federate."""
 
 
 def default_workers() -> int:
-    """Return how many processes are used unless told otherwise: half of the cores, up to 8.
+    """Return how many processes are used unless told otherwise: half of the cores, up to 2.
 
     Even one keeps more than one core busy, since parsing and encoding have threads of their own.
     """
