@@ -316,6 +316,7 @@ def _write_turn(task: _Task, turn: _Parts) -> list[ConfigFiles]:
             workers=task.workers,
             engine=task.engine,
             near=turn.near,
+            scratch=task.folder,
         )
         bar = tqdm(done, "clients", total=len(turn.parts), disable=None, unit="part")
         for federations_of_part in bar:

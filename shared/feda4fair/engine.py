@@ -7,12 +7,15 @@ order of the parts, a bounded number ahead; so the bytes that are written do not
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any, Literal, TypeVar
 
@@ -49,6 +52,7 @@ def run(
     workers: int = 1,
     engine: EngineName = "local",
     near: bool = False,
+    scratch: Path | None = None,
 ) -> Iterator[Result]:
     """Yield ``work(part, read(part))`` for each part, in order.
 
@@ -63,7 +67,9 @@ def run(
     engine : {"local", "ray"}
         Ray takes its workers from the cluster that ``RAY_ADDRESS`` names, or from this machine.
     near : bool, default False
-        Read where the work is done, and not in this process.
+        With Ray, read where the work is done and not in this process; processes always do.
+    scratch : Path, optional
+        Where processes leave results for a moment; by default the system's folder for that.
 
     Raises
     ------
@@ -74,7 +80,7 @@ def run(
         return _on_ray(parts, read, work, workers=workers, near=near)
     if workers == 1 or len(parts) < 2:
         return _in_threads(parts, read, work)
-    return _in_processes(parts, read, work, workers=min(workers, len(parts)), near=near)
+    return _in_processes(parts, read, work, workers=min(workers, len(parts)), scratch=scratch)
 
 
 def _in_threads(
@@ -98,21 +104,26 @@ def _in_processes(
     work: Callable[[Part, Any], Result],
     *,
     workers: int,
-    near: bool,
+    scratch: Path | None,
 ) -> Iterator[Result]:
+    """Read and work in processes, which leave their results in files.
+
+    A pool waits for ever where a process dies in the middle of a large message, so only the names
+    of files go through its pipes.
+    """
     try:
-        with ProcessPoolExecutor(
-            workers, mp_context=get_context("spawn"), initializer=_start_worker
-        ) as pool:
+        with (
+            TemporaryDirectory(prefix="feda4fair-results-", dir=scratch) as folder,
+            ProcessPoolExecutor(
+                workers, mp_context=get_context("spawn"), initializer=_start_worker
+            ) as pool,
+        ):
+            place = Path(folder)
             try:
                 yield from _ahead(
-                    parts,
-                    lambda part: (
-                        pool.submit(_near, read, work, part)
-                        if near
-                        else pool.submit(work, part, read(part))
-                    ),
-                    Future.result,
+                    list(enumerate(parts)),
+                    lambda part: pool.submit(_to_file, read, work, part[1], place / f"{part[0]}"),
+                    _from_file,
                     most=workers + 1,
                 )
             except BaseException:
@@ -124,8 +135,20 @@ def _in_processes(
         ) from None
 
 
-def _near(read: Callable[[Part], Any], work: Callable[[Part, Any], Result], part: Part) -> Result:
-    return work(part, read(part))
+def _to_file(
+    read: Callable[[Part], Any], work: Callable[[Part, Any], Any], part: Part, path: Path
+) -> Path:
+    with path.open("wb") as file:
+        pickle.dump(work(part, read(part)), file, protocol=5)
+    return path
+
+
+def _from_file(done: Future[Path]) -> Any:
+    path = done.result()
+    with path.open("rb") as file:
+        result = pickle.load(file)
+    path.unlink()
+    return result
 
 
 def _ahead(
