@@ -163,6 +163,7 @@ class Page:
     def metrics(self, label: str) -> list[str]:
         """Return the values of all figures with a label."""
         boxes = self.tab.get_by_test_id("stMetric").filter(has_text=label)
+        playwright.expect(boxes.first).to_be_visible(timeout=SLOW)
         return [box.get_by_test_id("stMetricValue").inner_text().strip() for box in boxes.all()]
 
     def ranked(self) -> list[list[str]]:

@@ -46,7 +46,7 @@ class Bench:
     def publish(self, *more: str) -> Ended:
         self.running = self.warm.start(
             *("publish", "acs", "--build", self.new, "--repo-id", REPO),
-            *(more or ("--patience", "4")),
+            *(more or ("--patience", "8")),
         )
         return self.running.wait()
 
