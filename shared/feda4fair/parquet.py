@@ -478,7 +478,7 @@ def _levels(values: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
     """Return levels and the level of every value; small integers need no sorting for it."""
     if np.issubdtype(values.dtype, np.integer) and len(values):
         low, high = int(values.min()), int(values.max())
-        if high - low < 1_000:
+        if high - low < 1_000 and high < 2**63:
             return list(range(low, high + 1)), values.astype(np.int64) - low
     levels, codes = np.unique(values, return_inverse=True)
     return levels.tolist(), codes

@@ -30,8 +30,11 @@ __all__ = ["BUCKET_BYTES", "Blocks", "Spilled", "spill"]
 BUCKET_BYTES = 128_000_000
 """Rows of one file, in memory; several such files are worked on at once."""
 
-_CLIENT = "feda4fair client"
+_CLIENT = "client_id"
 """Column that holds the position of each row's client; no column of a schema has this name."""
+
+_EMPTY = "empty.arrow"
+"""File without rows, for clients of which none was selected."""
 
 Ints = NDArray[np.int64]
 
@@ -79,7 +82,8 @@ class Spilled:
 
     def read(self, part: int) -> pa.Table:
         """Return the rows of a file in source order."""
-        with pa.ipc.open_stream(_path(self.folder, part)) as stream:
+        path = _path(self.folder, part)
+        with pa.ipc.open_stream(path if path.exists() else self.folder / _EMPTY) as stream:
             return stream.read_all().combine_chunks()
 
     def holding(self, clients: Sequence[str]) -> tuple[int, ...]:
@@ -149,6 +153,9 @@ def spill(source: Blocks, recipe: Recipe, folder: Path, *, row_bytes: float) -> 
             seen.add(encoded, recipe)
             client = place[own]
             rows = encoded.append_column(_CLIENT, pa.array(client))
+            if not moved:
+                with pa.ipc.new_stream(folder / _EMPTY, rows.schema):
+                    pass
             moved += _scatter(rows, client, bucket, writers, stack, folder)
     seen.check(recipe, tuple(sorted(clients)))
     return Spilled(
@@ -226,6 +233,10 @@ def _clients(
     if by or recipe.select:
         content = _deciding(source, recipe, by)
         rows = len(content.label)
+        if rows == 0:
+            raise RecipeError(
+                f"{recipe}: no row of {source.num_rows} is left; check source and select."
+            )
         strata = content.strata(by) if by else None
     dealt = pa.table({"row": np.zeros(rows, np.int8)})
     names, codes = assign(dealt, partition, seed=recipe.seed, scope=recipe.name, strata=strata)
