@@ -330,7 +330,7 @@ class Recipe:
         """
         where = str(text) if isinstance(text, Path) else "recipe"
         try:
-            data = json.loads(text.read_text("utf-8") if isinstance(text, Path) else text)
+            data = json.loads(text.read_text("utf-8-sig") if isinstance(text, Path) else text)
         except (ValueError, OSError, RecursionError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise RecipeError(f"{where}: not readable as JSON ({reason}).") from None
