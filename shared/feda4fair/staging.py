@@ -97,7 +97,7 @@ def _refuse(out: Path, *, overwrite: bool) -> None:
     if not overwrite:
         raise OutputError(
             f"{out}: holds a build of {found['dataset']} ({', '.join(found['configs'])}); replace "
-            "it with --overwrite or name another folder."
+            "it with --overwrite (overwrite=True in Python) or name another folder."
         )
 
 
