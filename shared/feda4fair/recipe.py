@@ -238,7 +238,7 @@ class Recipe:
             ) from None
         if not 0 <= self.seed < 2**32:
             raise RecipeError(f"{self}: seed {self.seed} lies outside 0 to 2**32 - 1.")
-        problems = [*self._rule_problems(), *self._client_problems()]
+        problems = dict.fromkeys([*self._rule_problems(), *self._client_problems()])
         if problems:
             raise RecipeError(f"{self}: " + " Also: ".join(problems))
 
