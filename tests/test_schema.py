@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feda4fair.columns import PROVENANCE, Coding, Column, Label
-from feda4fair.encode import encode
+from feda4fair.encode import as_numpy, encode, ranked
 from feda4fair.errors import SchemaError
 from feda4fair.schema import Schema
 
@@ -137,6 +138,23 @@ def test_recoding_is_a_lookup(codes: list[int]) -> None:
         {"age": [1] * rows, "sex": [1] * rows, "race": codes, "income": [">50K"] * rows}
     )
     assert encode(source, SCHEMA)["race"].to_pylist() == [dict(RACE.recode)[c] for c in codes]
+
+
+@given(
+    values=st.lists(st.text(max_size=3)) | st.lists(st.integers(-(2**63), 2**63 - 1)),
+    cut=st.integers(0, 9),
+)
+def test_ranks_are_those_of_a_sorted_list(values: list[Any], cut: int) -> None:
+    column = pa.chunked_array([values[:cut], values[cut:]], pa.array(values[:1] or [""]).type)
+    levels, codes = ranked(column)
+    assert levels == sorted(set(values))
+    assert [levels[code] for code in codes.tolist()] == values
+    assert as_numpy(column).tolist() == values
+
+
+def test_equal_texts_are_one_object() -> None:
+    first, _, again = as_numpy(pa.chunked_array([["a long text", "b"], ["a long text"]]))
+    assert first is again
 
 
 def test_names_and_codes_stand_for_a_code() -> None:

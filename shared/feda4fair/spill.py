@@ -18,7 +18,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from feda4fair.assign import assign
-from feda4fair.encode import encode
+from feda4fair.columns import Value
+from feda4fair.encode import encode, ranked
 from feda4fair.errors import RecipeError, SchemaError
 from feda4fair.federation import Federation
 from feda4fair.partition import Assigned, Dirichlet, Natural, Shards
@@ -260,15 +261,37 @@ def _deciding(source: Blocks, recipe: Recipe, by: Sequence[str]) -> Codes:
     wanted = {*by, *(name for name, _ in recipe.select)} - {"label"}
     columns = tuple(column for column in recipe.schema.columns if column.name in wanted)
     schema = replace(recipe.schema, columns=columns)
-    label, attributes = [], {name: [] for name in by if name != "label"}  # type: ignore[var-annotated]
+    label: list[NDArray[np.int8]] = []
+    attributes = {name: _Growing() for name in by if name != "label"}
     for block in source.blocks([*(c.name for c in columns), schema.label.column]):
         encoded = encode(block, schema)
         encoded = encoded.take(pa.array(selected_rows(encoded, recipe)))
         label.append(encoded["label"].to_numpy())
         for name, values in attributes.items():
-            values.append(encoded[name].to_numpy())
-    joined = {name: np.concatenate(values) for name, values in attributes.items()}
+            values.add(encoded[name])
+    joined = {name: values.ranks() for name, values in attributes.items()}
     return Codes(np.empty(0, np.int64), np.concatenate(label), joined)
+
+
+class _Growing:
+    """An attribute that comes in blocks, kept as numbers whatever its values are."""
+
+    def __init__(self) -> None:
+        self._known: dict[Value, int] = {}
+        self._codes: list[NDArray[np.int32]] = []
+
+    def add(self, values: pa.ChunkedArray) -> None:
+        """Add the values of a block."""
+        levels, codes = ranked(values)
+        known = [self._known.setdefault(level, len(self._known)) for level in levels]
+        self._codes.append(np.array(known, dtype=np.int32)[codes])
+
+    def ranks(self) -> NDArray[np.int32]:
+        """Return the position of each value among all, sorted."""
+        rank = np.empty(len(self._known), dtype=np.int32)
+        for position, level in enumerate(sorted(self._known)):
+            rank[self._known[level]] = position
+        return rank[np.concatenate(self._codes)]
 
 
 def _dealt_blocks(

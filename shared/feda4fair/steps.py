@@ -27,7 +27,7 @@ from feda4fair.bias import (
     released_sampler,
 )
 from feda4fair.columns import Value
-from feda4fair.encode import encode
+from feda4fair.encode import as_numpy, encode, ranked
 from feda4fair.errors import RecipeError, SchemaError
 from feda4fair.federation import Client, Federation
 from feda4fair.partition import MOST, Assigned, Dirichlet, Natural, Shards
@@ -95,7 +95,7 @@ class Codes:
         return cls(
             encoded["row_id"].to_numpy(),
             encoded["label"].to_numpy(),
-            {name: encoded[name].to_numpy() for name in recipe.schema.sensitive},
+            {name: as_numpy(encoded[name]) for name in recipe.schema.sensitive},
         )
 
     def take(self, rows: Rows) -> Codes:
@@ -110,7 +110,7 @@ class Codes:
         for name in names:
             values = self.label if name == "label" else self.attributes[name]
             if not np.issubdtype(values.dtype, np.integer) or _is_wide(values):
-                values = np.unique(values, return_inverse=True)[1]
+                values = ranked(pa.array(values))[1]
             low = int(values.min())
             span = int(values.max()) - low + 1
             if int(joint.max()) * span > WIDEST:
