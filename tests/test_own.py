@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import gzip
 import importlib.util
 import json
@@ -40,7 +41,7 @@ from feda4fair import (
     measure,
     write,
 )
-from feda4fair.errors import Feda4FairError, OutputError, RecipeError, SchemaError
+from feda4fair.errors import Feda4FairError, OutputError, RecipeError, SchemaError, SourceError
 from feda4fair.scenarios import homogeneous, value_bias
 
 pytestmark = pytest.mark.usefixtures("untouched_random")
@@ -398,6 +399,32 @@ def test_refusals(tmp_path: Path) -> None:
     assert (tmp_path / "x" / "mine.txt").read_text() == "mine"
     with pytest.raises(OutputError, match="make it with feda4fair"):
         write(made.only(["c0"]).__class__(**{**vars(made), "origin": None}), tmp_path / "y")
+
+
+@pytest.mark.parametrize(
+    ("prose", "words"),
+    [
+        (["Loans"], "prose: list, expected a mapping"),
+        ({"title": 5}, "title is of type int, expected a text in quotes"),
+        ({"license": ["mit"]}, "license is of type list"),
+        ({"published": dt.date(2024, 1, 1)}, "published is of type date, expected a text"),
+        ({"title": "\ud800"}, "title is of type str"),
+        ({"tags": "fairness"}, "tags is of type str, expected a list of texts"),
+        ({"tags": [1]}, "tags is of type list, expected a list of texts"),
+        ({"datasheet": "none"}, "datasheet is of type str, expected a table of texts"),
+    ],
+)
+def test_a_text_that_is_none_is_a_sentence(tmp_path: Path, prose: Any, words: str) -> None:
+    made = federate(people(), schema=SCHEMA, partition=Iid(2))
+    with pytest.raises(SourceError, match=words):
+        write(made, tmp_path / "out", prose=prose)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_path_that_is_none_is_a_sentence() -> None:
+    made = federate(people(), schema=SCHEMA, partition=Iid(2))
+    with pytest.raises(OutputError, match="is no path"):
+        write(made, "a\0b")
 
 
 @pytest.mark.parametrize(

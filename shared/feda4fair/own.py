@@ -5,6 +5,7 @@ The same corridor as the built-in datasets': rows, `federate_table`, and what `b
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -33,6 +34,12 @@ from feda4fair.tables import BLOCK, ParquetRows, content_of, read_table, record
 
 LARGE_BYTES = 512_000_000
 """Rows of a source, in memory, from which on they are dealt to files."""
+
+_FORMS: Final[Mapping[str, tuple[type, str]]] = {
+    **dict.fromkeys(("task_categories", "tags", "limits"), (list, "a list of texts")),
+    **dict.fromkeys(("paper", "datasheet"), (Mapping, "a table of texts")),
+}
+"""Form of what the card takes from people where it is no single text."""
 
 __all__ = ["TableSource", "federate", "own_dataset", "read_prose", "write"]
 
@@ -163,7 +170,13 @@ def own_dataset(recipes: Sequence[Recipe], prose: Mapping[str, Any] | None = Non
         What no program can compute, with the keys of the built-in datasets' ``prose.toml``:
         ``title``, ``license``, ``summary``, ``motivation``, ``citation`` and so on. What is not
         there is listed as unanswered in the datasheet.
+
+    Raises
+    ------
+    SourceError
+        If a text is none.
     """
+    _check_prose({} if prose is None else prose)
     return Dataset(
         name=recipes[0].dataset,
         folder=None,
@@ -171,6 +184,23 @@ def own_dataset(recipes: Sequence[Recipe], prose: Mapping[str, Any] | None = Non
         open_source=TableSource,
         own_prose=dict(prose or {}),
     )
+
+
+def _check_prose(prose: Any) -> None:
+    """Hold texts to their form before anything is written."""
+    if not isinstance(prose, Mapping):
+        raise SourceError(f"prose: {type(prose).__name__}, expected a mapping of keys to texts.")
+    for key, value in prose.items():
+        kind, form = _FORMS.get(key, (str, "a text in quotes"))
+        is_fit = isinstance(value, kind)
+        if is_fit and kind is list:
+            is_fit = all(isinstance(item, str) for item in value)
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except (TypeError, ValueError):
+            is_fit = False
+        if not is_fit:
+            raise SourceError(f"prose: {key} is of type {type(value).__name__}, expected {form}.")
 
 
 def read_prose(path: Path | None) -> dict[str, Any]:
