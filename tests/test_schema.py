@@ -204,6 +204,9 @@ def test_names_of_our_own_columns_are_reserved(name: str) -> None:
     assert name in refusal(lambda: Column(name=name, dtype="int8"))
 
 
+MANY = Schema(columns=(Column(name="a", dtype="int8", role="sensitive"),))
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -219,6 +222,9 @@ def test_names_of_our_own_columns_are_reserved(name: str) -> None:
         (lambda: Column(name="a", dtype="halffloat"), "dtype 'halffloat'"),
         (lambda: Column(name="a", dtype="month_day_nano_interval"), "dtype 'month_day"),
         (lambda: Label(names=("a", "a")), "two different names"),
+        (lambda: Column(name="a", dtype="date32", role="sensitive"), "make no groups"),
+        (lambda: Column(name="a", dtype="image", role="sensitive"), "make no groups"),
+        (lambda: encode(pa.table({"a": range(51), "label": [0, 1, 1] * 17}), MANY), "51 values"),
         (lambda: SCHEMA["SEX"], "SEX: no such column; the schema has age, sex, race"),
         (lambda: SCHEMA.code("sex", "Femal"), "sex=Femal: no such value; sex has Male, Female"),
         (lambda: SCHEMA.code("sex", 3), "sex=3: no such value"),

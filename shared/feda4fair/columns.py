@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -93,6 +94,10 @@ class Coding:
         raise SchemaError(f"{column}={value}: no such value; {column} has {known}.")
 
 
+_GROUPS = r"u?int(8|16|32|64)|bool|string|str|utf8|float|double|float(16|32|64)"
+"""Types whose values a report can name."""
+
+
 def _is_written(dtype: str) -> bool:
     """Tell whether columns of a type can be written and loaded by the Hub."""
     try:
@@ -133,6 +138,11 @@ class Column:
             raise SchemaError(
                 f"column {self.name!r}: dtype {self.dtype!r} is not an Arrow type such as int8, "
                 "float32, string, bool, date32, nor image."
+            )
+        if self.role == "sensitive" and not re.fullmatch(_GROUPS, self.dtype):
+            raise SchemaError(
+                f"column {self.name!r}: values of dtype {self.dtype} make no groups; a sensitive "
+                "attribute holds whole numbers, truth values, text or numbers."
             )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from feda4fair.columns import Coding, Column, Label, Value
 from feda4fair.errors import SchemaError
-from feda4fair.schema import Schema
+from feda4fair.schema import MOST_VALUES, Schema
 
 __all__ = ["as_numpy", "encode", "plain", "ranked"]
 
@@ -129,6 +129,13 @@ def _encode_column(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
             f"{column.name}: {values.null_count} of {len(values)} sensitive values are missing; "
             "give them a value of their own or leave the rows out."
         )
+    if column.role == "sensitive" and column.coding is None:
+        found = pc.count_distinct(values).as_py()
+        if found > MOST_VALUES:
+            raise SchemaError(
+                f"{column.name}: {found} values are too many for a sensitive attribute without a "
+                f"coding (at most {MOST_VALUES}); merge them into groups first."
+            )
     if column.coding is not None and (column.role == "sensitive" or column.coding.recode):
         values = _recode(values, column.name, column.coding)
     if column.dtype == "image":

@@ -16,7 +16,7 @@ from feda4fair.columns import RESERVED, Coding, Column, Label, Role, Value
 from feda4fair.errors import SchemaError
 from feda4fair.tables import read_table
 
-__all__ = ["Schema"]
+__all__ = ["MOST_VALUES", "Schema"]
 
 MOST_VALUES: Final = 50
 """Most values of a sensitive attribute that is found or declared without a coding."""
