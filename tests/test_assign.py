@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import stats
 
 from feda4fair.assign import assign, pieces
@@ -253,6 +255,30 @@ def test_an_assignment_is_kept_as_it_is(codes: list[int]) -> None:
     assert [names[c] if c >= 0 else None for c in found] == [
         "baedc"[c] if c >= 0 else None for c in codes
     ]
+
+
+@pytest.mark.parametrize(
+    "codes", [np.array([0, 2]), np.array([0, -2]), np.array([0.5, 1.0]), np.array([[0, 1]])]
+)
+def test_an_assignment_to_no_client_is_refused(codes: NDArray[Any]) -> None:
+    assert "whole numbers from -1 to 1" in refusal(
+        RecipeError, lambda: Assigned.of(("a", "b"), codes)
+    )
+
+
+@pytest.mark.parametrize("alpha", [1e-300, 1e-6, 1e6, 1e308])
+def test_any_concentration_deals_all_rows(alpha: float) -> None:
+    strata = np.arange(200) % 2
+    partition = Dirichlet(2, alpha=alpha)
+    _, codes = assign(rows(200), partition, seed=0, scope="x", strata=strata)
+    assert np.bincount(codes).sum() == 200
+    assert "1e-300 or more" in refusal(RecipeError, lambda: Dirichlet(2, alpha=5e-324))
+
+
+def test_a_column_that_stands_twice_names_no_client() -> None:
+    table = pa.table([pa.array(["a"]), pa.array(["b"])], names=["who", "who"])
+    text = refusal(RecipeError, lambda: assign(table, Natural("who"), seed=7, scope="x"))
+    assert "two such columns" in text
 
 
 def test_an_assignment_needs_its_source() -> None:

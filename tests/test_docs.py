@@ -58,7 +58,7 @@ def text(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "section", "prepare", "built"),
     [
-        ("README.md", "Make your own federation", None, "build/loans"),
+        ("README.md", "Make your own federation", None, "build/mine"),
         ("docs/federate.md", "A table", None, "build/loans"),
         ("docs/federate.md", "Label, favorable value, sensitive attributes", dutch, ""),
         ("docs/federate.md", "Text", text, "build/pairs"),

@@ -146,12 +146,15 @@ def test_rows_side_by_side_are_a_slice_without_indices() -> None:
 @pytest.mark.parametrize(
     ("clients", "wanted", "said"),
     [
-        (["a", "b"], 2, "partition 2: there are 2, from 0 to 1"),
+        (["a", "b"], 2, "partition 2: there are 2, numbered from 0"),
         (["a", "b"], -1, "partition -1: there are 2"),
+        (["a", "b"], 0.5, "partition 0.5: there are 2"),
+        (["a", "b"], None, "partition None: there are 2"),
+        ([], 0, "partition 0: there are 0"),
         (["a", "b"], "c", "client 'c': none of 2, a to b"),
     ],
 )
-def test_a_foreign_client_is_refused(clients: list[str], wanted: int | str, said: str) -> None:
+def test_a_foreign_client_is_refused(clients: list[str], wanted: Any, said: str) -> None:
     ours = ClientPartitioner()
     ours.dataset = rows_of(clients)
     with pytest.raises(RecipeError, match=said):
@@ -251,6 +254,15 @@ def test_any_partitioner_of_flower_is_kept_as_its_assignment(kind: str, tmp_path
         assert sorted(federation.client(client.name)["row_id"].to_pylist()) == expected
 
 
+def test_a_partitioner_of_flower_serves_again() -> None:
+    from flwr_datasets import partitioner as flower
+
+    rows = pa.table({"sex": ["f", "m"] * 100, "label": [1] * 100 + [0] * 100})
+    partition = FromFlower(flower.DirichletPartitioner(4, "label", 1.0, seed=3))
+    first, again = (federate(rows, partition=partition, seed=seed).recipe for seed in (1, 2))
+    assert first.partition == again.partition
+
+
 def test_partitions_of_flower_that_cannot_be_clients_are_refused() -> None:
     from flwr_datasets import partitioner as flower
 
@@ -258,5 +270,7 @@ def test_partitions_of_flower_that_cannot_be_clients_are_refused() -> None:
     skewed = flower.DirichletPartitioner(20, "label", 0.01, min_partition_size=0)
     with pytest.raises(RecipeError, match="of 20 partitions are empty"):
         federate(rows, partition=FromFlower(skewed))
+    with pytest.raises(RecipeError, match="int is no partitioner of flwr_datasets"):
+        federate(rows, partition=FromFlower(3))  # type: ignore[arg-type]
     with pytest.raises(RecipeError, match="cannot part these rows"):
         federate(rows, partition=FromFlower(flower.NaturalIdPartitioner("town")))

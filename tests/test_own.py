@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import gzip
 import importlib.util
 import json
@@ -41,13 +42,7 @@ from feda4fair import (
     measure,
     write,
 )
-from feda4fair.errors import (
-    Feda4FairError,
-    OutputError,
-    RecipeError,
-    SchemaError,
-    SourceError,
-)
+from feda4fair.errors import Feda4FairError, OutputError, RecipeError, SchemaError, SourceError
 from feda4fair.scenarios import homogeneous, value_bias
 
 pytestmark = pytest.mark.usefixtures("untouched_random")
@@ -359,11 +354,57 @@ def test_names_come_from_the_hub_features() -> None:
         ({"label": "income", "favorable": "high", "sensitive": "age"}, "name columns among"),
         ({"label": "income", "favorable": "high", "sensitive": "hours"}, "make no groups"),
         ({"label": "income", "favorable": "high", "sensitive": "note"}, "600 values are too many"),
+        ({"label": "income", "favorable": 0.5}, "no row has the favorable value 0.5"),
+        ({"label": "income", "favorable": "high", "sensitive": 3}, "sensitive attribute 3"),
+        ({"label": "income", "favorable": "high", "names": {"sexx": {}}}, "names of 'sexx'"),
+        ({"label": "income", "favorable": "high", "names": {"sex": ["F"]}}, "names of 'sex'"),
     ],
 )
 def test_what_cannot_be_guessed_is_asked_for(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(SchemaError, match=words):
         Schema.infer(people(), **arguments)
+
+
+def test_a_favorable_value_may_come_from_numpy() -> None:
+    table = pa.table({"sex": ["f", "m"], "label": [3, 4]})
+    assert Schema.infer(table, favorable=np.int64(4)).label.favorable == (4,)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        b"junk",
+        b"\xff",
+        b"[]",
+        b'{"info": null}',
+        b'{"info": {"features": null}}',
+        b'{"info": {"features": {"sex": {"_type": "ClassLabel"}}}}',
+        b'{"info": {"features": {"sex": {"_type": "ClassLabel", "names": 5}}}}',
+        b"[" * 100_000,
+    ],
+    ids=lambda metadata: metadata[:60].decode("latin-1"),
+)
+def test_metadata_of_a_file_that_say_nothing_are_no_names(metadata: bytes) -> None:
+    table = pa.table({"sex": ["f", "m"], "label": [0, 1]})
+    found = Schema.infer(table.replace_schema_metadata({"huggingface": metadata}))
+    assert found == Schema.infer(table)
+
+
+@pytest.mark.parametrize("names", [["sex", "sex", "label"], ["sex", "label", "label"]])
+def test_a_column_that_stands_twice_is_a_sentence(names: list[str]) -> None:
+    table = pa.table([pa.array([0, 1])] * 3, names=names)
+    with pytest.raises(SchemaError, match="stands twice"):
+        Schema.infer(table, label="label")
+
+
+def test_one_choice_need_not_be_a_list() -> None:
+    rule = BiasRule(where={"sex": "f"}, drop=0.5)
+    group = ClientGroup(name="g", rules=(rule,))
+    one = federate(people(), schema=SCHEMA, partition=Iid(3), groups=group, keep="c1")
+    several = federate(people(), schema=SCHEMA, partition=Iid(3), groups=[group], keep=["c1"])
+    assert one.recipe == several.recipe
+    one = federate(people(), schema=SCHEMA, partition=Iid(3), select={"sex": "f"})
+    assert one.recipe.select == (("sex", ("f",)),)
 
 
 # Refusals
@@ -373,6 +414,10 @@ def test_refusals(tmp_path: Path) -> None:
     made = federate(people(), schema=SCHEMA, partition=Iid(2))
     with pytest.raises(RecipeError, match="no partition is named"):
         federate(people(), schema=SCHEMA)
+    with pytest.raises(RecipeError, match="the recipe holds all choices"):
+        federate(people(), recipe=made.recipe, partition=Iid(3))
+    with pytest.raises(RecipeError, match="expected columns and their values"):
+        federate(people(), schema=SCHEMA, partition=Iid(2), select=["sex"])  # type: ignore[arg-type]
     with pytest.raises(RecipeError, match="partition by names hours"):
         federate(people(), schema=SCHEMA, partition=Dirichlet(2, by="hours"))
     (tmp_path / "x").mkdir()
@@ -382,6 +427,32 @@ def test_refusals(tmp_path: Path) -> None:
     assert (tmp_path / "x" / "mine.txt").read_text() == "mine"
     with pytest.raises(OutputError, match="make it with feda4fair"):
         write(made.only(["c0"]).__class__(**{**vars(made), "origin": None}), tmp_path / "y")
+
+
+@pytest.mark.parametrize(
+    ("prose", "words"),
+    [
+        (["Loans"], "prose: list, expected a mapping"),
+        ({"title": 5}, "title is of type int, expected a text in quotes"),
+        ({"license": ["mit"]}, "license is of type list"),
+        ({"published": dt.date(2024, 1, 1)}, "published is of type date, expected a text"),
+        ({"title": "\ud800"}, "title is of type str"),
+        ({"tags": "fairness"}, "tags is of type str, expected a list of texts"),
+        ({"tags": [1]}, "tags is of type list, expected a list of texts"),
+        ({"datasheet": "none"}, "datasheet is of type str, expected a table of texts"),
+    ],
+)
+def test_a_text_that_is_none_is_a_sentence(tmp_path: Path, prose: Any, words: str) -> None:
+    made = federate(people(), schema=SCHEMA, partition=Iid(2))
+    with pytest.raises(SourceError, match=words):
+        write(made, tmp_path / "out", prose=prose)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_path_that_is_none_is_a_sentence() -> None:
+    made = federate(people(), schema=SCHEMA, partition=Iid(2))
+    with pytest.raises(OutputError, match="is no path"):
+        write(made, "a\0b")
 
 
 @pytest.mark.parametrize(

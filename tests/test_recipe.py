@@ -114,7 +114,7 @@ def schemas(draw: st.DrawFn) -> Schema:
         label=Label(
             column=draw(words),
             favorable=tuple(draw(st.lists(st.integers() | words, min_size=1, max_size=3))),
-            names=(draw(words), draw(words)),
+            names=draw(st.tuples(words, words).filter(lambda names: names[0] != names[1])),
         ),
     )
 
@@ -322,6 +322,18 @@ def test_a_slip_in_a_file_is_named(old: str, new: str, words: str) -> None:
     text = recipe().to_json()
     assert old in text
     assert words in refusal(lambda: Recipe.from_json(text.replace(old, new)))
+
+
+def test_what_a_file_holds_is_shown_in_short() -> None:
+    data = json.loads(recipe().to_json())
+    for value in ("A" * 10**6, [[0] * 10**6], 10**4000, {"kind": "A" * 10**6}):
+        data["recipe"]["partition"] = value
+        assert len(refusal(lambda: Recipe.from_json(json.dumps(data)))) < 300
+
+
+def test_a_file_may_begin_as_windows_writes_it(tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text(recipe().to_json(), "utf-8-sig")
+    assert Recipe.from_json(tmp_path / "r.json") == recipe()
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

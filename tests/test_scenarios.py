@@ -86,6 +86,15 @@ def test_refusals() -> None:
     schema = Schema.infer(fair_rows())
     with pytest.raises(RecipeError, match="give one for each, 1 at most in all"):
         value_bias("race", ["a", "b"], shares=[0.9])
+    with pytest.raises(RecipeError, match="give one for each"):
+        value_bias("race", ["a", "b"], shares=["half", "half"])  # type: ignore[list-item]
+    with pytest.raises(RecipeError, match="'sex' names no people"):
+        homogeneous("sex")  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match="names no people"):
+        attribute_bias(["sex", "race"])  # type: ignore[arg-type]
+    alone = Schema.infer(pa.table({"sex": ["f", "f"], "label": [0, 1]}), sensitive="sex")
+    with pytest.raises(RecipeError, match="has one value only"):
+        opposed(alone, "sex", "f")
     with pytest.raises(RecipeError, match="name at least one"):
         value_bias("race", [])
     with pytest.raises(SchemaError, match="no such value"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feda4fair.columns import PROVENANCE, Coding, Column, Label
-from feda4fair.encode import encode
+from feda4fair.encode import as_numpy, encode, ranked
 from feda4fair.errors import SchemaError
 from feda4fair.schema import Schema
 
@@ -139,6 +140,23 @@ def test_recoding_is_a_lookup(codes: list[int]) -> None:
     assert encode(source, SCHEMA)["race"].to_pylist() == [dict(RACE.recode)[c] for c in codes]
 
 
+@given(
+    values=st.lists(st.text(max_size=3)) | st.lists(st.integers(-(2**63), 2**63 - 1)),
+    cut=st.integers(0, 9),
+)
+def test_ranks_are_those_of_a_sorted_list(values: list[Any], cut: int) -> None:
+    column = pa.chunked_array([values[:cut], values[cut:]], pa.array(values[:1] or [""]).type)
+    levels, codes = ranked(column)
+    assert levels == sorted(set(values))
+    assert [levels[code] for code in codes.tolist()] == values
+    assert as_numpy(column).tolist() == values
+
+
+def test_equal_texts_are_one_object() -> None:
+    first, _, again = as_numpy(pa.chunked_array([["a long text", "b"], ["a long text"]]))
+    assert first is again
+
+
 def test_names_and_codes_stand_for_a_code() -> None:
     assert SCHEMA.code("race", "Others") == SCHEMA.code("race", 2) == 2
     assert SCHEMA.code("age", 17) == 17
@@ -186,6 +204,9 @@ def test_names_of_our_own_columns_are_reserved(name: str) -> None:
     assert name in refusal(lambda: Column(name=name, dtype="int8"))
 
 
+MANY = Schema(columns=(Column(name="a", dtype="int8", role="sensitive"),))
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -195,6 +216,15 @@ def test_names_of_our_own_columns_are_reserved(name: str) -> None:
         (lambda: Schema(columns=(Column(name="a", dtype="int8"),) * 2), "a declared twice"),
         (lambda: Label(favorable=()), "no favorable value"),
         (lambda: Column(name="a", dtype="foo"), "foo"),
+        (lambda: Column(name="a", dtype="large_string"), "dtype 'large_string'"),
+        (lambda: Column(name="a", dtype="string_view"), "dtype 'string_view'"),
+        (lambda: Column(name="a", dtype="null"), "dtype 'null'"),
+        (lambda: Column(name="a", dtype="halffloat"), "dtype 'halffloat'"),
+        (lambda: Column(name="a", dtype="month_day_nano_interval"), "dtype 'month_day"),
+        (lambda: Label(names=("a", "a")), "two different names"),
+        (lambda: Column(name="a", dtype="date32", role="sensitive"), "make no groups"),
+        (lambda: Column(name="a", dtype="image", role="sensitive"), "make no groups"),
+        (lambda: encode(pa.table({"a": range(51), "label": [0, 1, 1] * 17}), MANY), "51 values"),
         (lambda: SCHEMA["SEX"], "SEX: no such column; the schema has age, sex, race"),
         (lambda: SCHEMA.code("sex", "Femal"), "sex=Femal: no such value; sex has Male, Female"),
         (lambda: SCHEMA.code("sex", 3), "sex=3: no such value"),

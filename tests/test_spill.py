@@ -20,6 +20,7 @@ from feda4fair import (
     Iid,
     Natural,
     Recipe,
+    RowSplit,
     Schema,
     Shards,
     Subdivide,
@@ -44,6 +45,9 @@ def people() -> pa.Table:
             "sex": np.array(["f", "m"])[position % 2],
             "race": np.array(["x", "y", "z"])[position // 2 % 3],
             "note": [f"note {i}" for i in position],
+            "serial": np.array([-(2**63), 2**63 - 1, 5])[position % 3],
+            "tag": np.array([2**64 - 1, 2**64 - 2], np.uint64)[position % 2],
+            "feda4fair client": position,
             "label": (position // 6 % 2).astype(np.int8),
         }
     )
@@ -74,6 +78,15 @@ RECIPES = {
     "device": replace(BASE, split=ClientSplit(test=("c01", "c04"), folds=3)),
     "keep": replace(BASE, keep=("c03", "c07"), groups=()),
     "control": replace(BASE, control="homogeneous"),
+    "emptied": replace(
+        BASE, partition=Natural("race"), select=(("race", ("z",)),), keep=("z",), groups=()
+    ),
+    "wide codes": replace(
+        BASE,
+        schema=Schema.infer(people(), favorable=1, sensitive=["sex", "race", "serial", "tag"]),
+        partition=Dirichlet(3, by=("tag", "serial", "sex", "label"), alpha=9.0),
+        split=RowSplit(stratify=("serial", "tag")),
+    ),
 }
 
 
@@ -152,6 +165,9 @@ def test_one_client_of_a_large_source(source: Path, tmp_path: Path, small_memory
         ({"groups": (ClientGroup(name="g", clients=("nobody",), rules=RULES),)}, "names nobody"),
         ({"partition": Natural("city")}, "no column city"),
         ({"select": (("race", ("z",)),), "partition": Natural("note")}, "has no rows"),
+        ({"select": (("race", ("z",)),), "partition": Natural("race")}, "client x has no rows"),
+        ({"select": (("race", ()),), "partition": Dirichlet(2)}, "no row of 3000 is left"),
+        ({"select": (("race", ()),), "partition": Iid(2)}, "no row of 3000 is left"),
         ({"partition": Iid(10**5)}, "100,000 clients of at least 1 rows"),
     ],
 )

@@ -351,6 +351,15 @@ def test_pieces_are_random_and_cut_after_injection() -> None:
     assert fed.ledger == whole.ledger
 
 
+@pytest.mark.parametrize("cut", [None, Subdivide(parts=2), Subdivide(rows=5)])
+def test_a_client_that_select_empties_does_not_vanish_silently(cut: Subdivide | None) -> None:
+    columns = {"state": ["a", "b"], "race": [1, 2], "sex": [1, 1], "x": [1, 1], "y": [1, 1]}
+    table = pa.table({name: values * 20 for name, values in columns.items()})
+    made = recipe(partition=Natural(column="state"), select=(("race", (1,)),), subdivide=cut)
+    with pytest.raises(RecipeError, match=r"client b.* has no rows"):
+        federate_table(table, made)
+
+
 def test_only_kept_clients_are_there() -> None:
     made = recipe(
         subdivide=Subdivide(parts=3), keep=("b_2", "a_0"), split=ClientSplit(test=("b_2",))
@@ -471,6 +480,7 @@ ALL = BiasRule(where=FEMALE, drop=1.0)
         (source(40), recipe(groups=(group(DROP), group(DROP, clients=("a",)))), "in two groups"),
         (source(40), recipe(select=(("x", ("seven",)),)), "x"),
         (source(40), recipe(select=(("x", (999,)),)), "no row of 40 is left"),
+        (source(40), recipe(select=(("x", (10**30,)),)), "select x in"),
         (source(40), recipe(select=(("race", ("Purple",)),)), "race=Purple: no such value"),
         (source(40), recipe(select=(("nope", (1,)),)), "nope: no such column"),
     ],

@@ -107,9 +107,10 @@ def numbered(clients: int) -> tuple[str, ...]:
 
 
 def _natural(table: pa.Table, column: str) -> tuple[tuple[str, ...], Codes]:
-    if column not in table.column_names:
+    if table.column_names.count(column) != 1:
+        found = "two such columns" if column in table.column_names else "no such column"
         raise RecipeError(
-            f"Natural(column={column!r}): no such column among {', '.join(table.column_names)}."
+            f"Natural(column={column!r}): {found} among {', '.join(table.column_names)}."
         )
     values = plain(table[column])
     if values.null_count:

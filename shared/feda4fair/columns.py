@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -93,6 +94,23 @@ class Coding:
         raise SchemaError(f"{column}={value}: no such value; {column} has {known}.")
 
 
+_GROUPS = r"u?int(8|16|32|64)|bool|string|str|utf8|float|double|float(16|32|64)"
+"""Types whose values a report can name."""
+
+
+def _is_written(dtype: str) -> bool:
+    """Tell whether columns of a type can be written and loaded by the Hub."""
+    try:
+        found = pa.type_for_alias(dtype)
+    except ValueError:
+        return False
+    if dtype == "halffloat" or pa.types.is_interval(found):
+        return False
+    return bool(
+        pa.types.is_string(found) or pa.types.is_binary(found) or pa.types.is_primitive(found)
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """One column: its role, the dtype it is written in, and its codes if it has any.
@@ -116,14 +134,16 @@ class Column:
                 f"column {self.name!r}: role {self.role!r} is not one of "
                 f"{', '.join(get_args(Role))}."
             )
-        if self.dtype != "image":
-            try:
-                pa.type_for_alias(self.dtype)
-            except ValueError:
-                raise SchemaError(
-                    f"column {self.name!r}: dtype {self.dtype!r} is not an Arrow type such as "
-                    "int8, float32, string, bool, nor image."
-                ) from None
+        if self.dtype != "image" and not _is_written(self.dtype):
+            raise SchemaError(
+                f"column {self.name!r}: dtype {self.dtype!r} is not an Arrow type such as int8, "
+                "float32, string, bool, date32, nor image."
+            )
+        if self.role == "sensitive" and not re.fullmatch(_GROUPS, self.dtype):
+            raise SchemaError(
+                f"column {self.name!r}: values of dtype {self.dtype} make no groups; a sensitive "
+                "attribute holds whole numbers, truth values, text or numbers."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,4 +170,9 @@ class Label:
             raise SchemaError(
                 f"label {self.column!r}: no favorable value is declared; name the value or values "
                 "that are the good outcome."
+            )
+        if len(self.names) != 2 or self.names[0] == self.names[1]:
+            raise SchemaError(
+                f"label {self.column!r}: names {self.names!r}, expected two different names, for "
+                "0 and for 1."
             )

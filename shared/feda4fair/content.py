@@ -59,9 +59,10 @@ def content_sha256(table: pa.Table) -> str:
     Parameters
     ----------
     table : pyarrow.Table
-        Columns of integers, floats, booleans, strings, bytes, dates, times, or dictionaries,
-        structs and lists of these. A dictionary column counts as its decoded values, and large
-        and view strings as strings. Schema metadata does not count.
+        Columns of integers, floats, booleans, strings, bytes, dates, times, decimals, or
+        dictionaries, structs and lists of these. A dictionary column counts as its decoded
+        values, a large or view string and a decimal as a string, an extension as what it is
+        stored as. Schema metadata does not count.
 
     Returns
     -------
@@ -98,8 +99,14 @@ def _feed_column(feed: _Feed, name: str, column: pa.ChunkedArray) -> None:
     """Feed one column, its nested columns after it."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    elif column.type in _VIEWS:
+    elif isinstance(column.type, pa.BaseExtensionType):
+        column = column.cast(column.type.storage_type)
+    if column.type in _VIEWS:
         column = column.cast(_VIEWS[column.type])
+    elif pa.types.is_decimal(column.type):
+        column = column.cast(pa.string())
+    elif pa.types.is_fixed_size_binary(column.type):
+        column = column.cast(pa.binary())
     kind = _kind(name, column.type)
     feed(f"{len(name)} {name} {kind} {len(column)} {column.null_count}\n".encode())
     if column.null_count:

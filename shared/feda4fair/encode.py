@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from feda4fair.columns import Coding, Column, Label, Value
 from feda4fair.errors import SchemaError
-from feda4fair.schema import Schema
+from feda4fair.schema import MOST_VALUES, Schema
 
-__all__ = ["encode", "plain"]
+__all__ = ["as_numpy", "encode", "plain", "ranked"]
 
 MOST_ROWS = 2**40
 """Bound of row ids: draws are numbered by them."""
@@ -91,12 +93,49 @@ def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return values
 
 
+def as_numpy(values: pa.ChunkedArray) -> NDArray[Any]:
+    """Return values for NumPy; a text that comes again is the same object, not one more."""
+    if not pa.types.is_string(values.type):
+        array: NDArray[Any] = values.to_numpy()
+        return array
+    levels, codes = ranked(values)
+    return np.array(levels, dtype=object)[codes]
+
+
+def ranked(values: pa.Array | pa.ChunkedArray) -> tuple[list[Any], NDArray[np.int32]]:
+    """Return the levels of values, sorted, and the position of each value among them.
+
+    This is ``np.unique`` with ``return_inverse``, by hashing and not by sorting Python objects.
+
+    Examples
+    --------
+    >>> levels, codes = ranked(pa.array(["m", "f", "m"]))
+    >>> levels, codes.tolist()
+    (['f', 'm'], [1, 0, 1])
+    """
+    encoded = values.dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    found = encoded.dictionary.to_pylist()
+    order = sorted(range(len(found)), key=found.__getitem__)
+    rank = np.empty(len(found), dtype=np.int32)
+    rank[order] = np.arange(len(found), dtype=np.int32)
+    return [found[i] for i in order], rank[encoded.indices.to_numpy()]
+
+
 def _encode_column(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     if column.role == "sensitive" and values.null_count:
         raise SchemaError(
             f"{column.name}: {values.null_count} of {len(values)} sensitive values are missing; "
             "give them a value of their own or leave the rows out."
         )
+    if column.role == "sensitive" and column.coding is None:
+        found = pc.count_distinct(values).as_py()
+        if found > MOST_VALUES:
+            raise SchemaError(
+                f"{column.name}: {found} values are too many for a sensitive attribute without a "
+                f"coding (at most {MOST_VALUES}); merge them into groups first."
+            )
     if column.coding is not None and (column.role == "sensitive" or column.coding.recode):
         values = _recode(values, column.name, column.coding)
     if column.dtype == "image":

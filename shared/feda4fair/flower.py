@@ -7,7 +7,9 @@ without rows in one split shifts the numbers of the others, and it looks at ever
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +95,9 @@ class ClientPartitioner(Partitioner):
         clients = self.clients
         name = partition_id
         if not isinstance(name, str):
-            if not 0 <= name < len(clients):
+            if not isinstance(name, Integral) or not 0 <= name < len(clients):
                 raise RecipeError(
-                    f"partition {name}: there are {len(clients)}, from 0 to {len(clients) - 1}."
+                    f"partition {name!r}: there are {len(clients)}, numbered from 0."
                 )
             name = clients[name]
         if name not in self._rows and name not in clients:
@@ -125,6 +127,8 @@ class ClientPartitioner(Partitioner):
                 f"ClientPartitioner: the dataset holds {foreign[0]}, which is not among the "
                 f"{len(self._named or ())} clients named; name all of them or none."
             )
+        if not names:
+            return {}
         starts = np.flatnonzero(np.diff(codes, prepend=-1))
         if len(starts) == len(names):
             stops = [*starts[1:].tolist(), len(codes)]
@@ -168,15 +172,18 @@ class FromFlower:
         import datasets
 
         name = type(self.partitioner).__name__
+        if not isinstance(self.partitioner, Partitioner):
+            raise RecipeError(f"FromFlower: {name} is no partitioner of flwr_datasets.")
+        partitioner = deepcopy(self.partitioner)  # it takes rows only once
         numbered = table.replace_schema_metadata(None).append_column(
             _ROW, pa.array(np.arange(table.num_rows))
         )
         state = np.random.get_state()  # noqa: NPY002 - some partitioners draw from it
         try:
-            self.partitioner.dataset = datasets.Dataset(numbered)
+            partitioner.dataset = datasets.Dataset(numbered)
             rows = [
-                np.array(self.partitioner.load_partition(i).with_format("arrow")[:][_ROW])
-                for i in range(self.partitioner.num_partitions)
+                np.array(partitioner.load_partition(i).with_format("arrow")[:][_ROW])
+                for i in range(partitioner.num_partitions)
             ]
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise RecipeError(f"{name}: cannot part these rows ({error}).") from None

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from feda4fair.columns import Value
 from feda4fair.cube import Cube
+from feda4fair.encode import as_numpy
 from feda4fair.federation import Federation
 from feda4fair.rates import Against
 from feda4fair.recipe import Recipe
@@ -78,7 +79,7 @@ def _count(federation: Federation, table: pa.Table) -> Cube:
         clients=clients,
         client_names=names.to_pylist(),
         attributes={
-            name: (table[name].to_numpy(), _names(federation, name))
+            name: (as_numpy(table[name]), _names(federation, name))
             for name in recipe.schema.sensitive
         },
         y_true=table["label"].to_numpy(),

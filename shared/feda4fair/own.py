@@ -5,6 +5,7 @@ The same corridor as the built-in datasets': rows, `federate_table`, and what `b
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -34,6 +35,12 @@ from feda4fair.tables import BLOCK, ParquetRows, content_of, read_table, record
 LARGE_BYTES = 512_000_000
 """Rows of a source, in memory, from which on they are dealt to files."""
 
+_FORMS: Final[Mapping[str, tuple[type, str]]] = {
+    **dict.fromkeys(("task_categories", "tags", "limits"), (list, "a list of texts")),
+    **dict.fromkeys(("paper", "datasheet"), (Mapping, "a table of texts")),
+}
+"""Form of what the card takes from people where it is no single text."""
+
 __all__ = ["TableSource", "federate", "own_dataset", "read_prose", "write"]
 
 
@@ -41,12 +48,12 @@ def federate(
     data: Any,
     *,
     partition: Any = None,
-    groups: Sequence[ClientGroup] = (),
+    groups: ClientGroup | Sequence[ClientGroup] = (),
     schema: Schema | None = None,
     split: Split | None = None,
     subdivide: Subdivide | None = None,
-    keep: Sequence[str] | None = None,
-    select: Mapping[str, Sequence[Value]] | None = None,
+    keep: str | Sequence[str] | None = None,
+    select: Mapping[str, Value | Sequence[Value]] | None = None,
     seed: int = 42,
     dataset: str = "own",
     name: str = "default",
@@ -64,7 +71,7 @@ def federate(
         within a Hub dataset.
     partition : Natural, Iid, Dirichlet, Shards, Assigned, or FromFlower
         How rows become clients.
-    groups : sequence of ClientGroup
+    groups : ClientGroup or sequence of ClientGroup
         Which clients get which bias rules; see :mod:`feda4fair.scenarios` for ready ones.
     schema : Schema, optional
         Columns, label, favorable value and sensitive attributes; proposed by
@@ -73,9 +80,9 @@ def federate(
         By default 70 / 10 / 20 of each client's rows.
     subdivide : Subdivide, optional
         Cut clients into smaller ones after injection.
-    keep : sequence of str, optional
+    keep : str or sequence of str, optional
         Clients that stay.
-    select : mapping of str to values, optional
+    select : mapping of str to value or values, optional
         Rows whose column holds one of these values stay.
     seed : int, default 42
         Seed of every draw.
@@ -105,6 +112,14 @@ def federate(
     >>> federate(rows, partition=Dirichlet(4, alpha=1.0), groups=[biased], seed=7)
     Federation(own/default: 4 clients, 196 rows, 4 dropped)
     """
+    if select is not None and not isinstance(select, Mapping):
+        raise RecipeError(f"federate: select is {select!r}, expected columns and their values.")
+    if recipe is not None:
+        others = (partition, schema, split, subdivide, keep, select, groups or None)
+        if any(choice is not None for choice in others):
+            raise RecipeError(
+                f"{recipe}: the recipe holds all choices; change it and name no other."
+            )
     table = read_table(data, config=source_config, split=source_split)
     if recipe is None:
         if partition is None:
@@ -112,12 +127,12 @@ def federate(
         recipe = Recipe(
             dataset=dataset,
             name=name,
-            schema=schema or Schema.infer(table),
+            schema=Schema.infer(table) if schema is None else schema,
             partition=_plain_partition(partition, table),
-            groups=tuple(groups),
+            groups=(groups,) if isinstance(groups, ClientGroup) else tuple(groups),
             subdivide=subdivide,
-            keep=None if keep is None else tuple(keep),
-            select=tuple((column, tuple(values)) for column, values in (select or {}).items()),
+            keep=None if keep is None else _several(keep),
+            select=tuple((column, _several(values)) for column, values in (select or {}).items()),
             split=split or RowSplit(),
             seed=seed,
             description=description,
@@ -131,6 +146,11 @@ def federate(
     ]
     file = record(data, table.num_rows, content_of(hashes))
     return replace(federation, origin=Origin(file=file, options=options))
+
+
+def _several(values: Any) -> tuple[Any, ...]:
+    """Return values as a tuple; a single one stands for itself."""
+    return (values,) if isinstance(values, str | int) else tuple(values)
 
 
 def _plain_partition(partition: Any, table: pa.Table) -> Partition:
@@ -150,7 +170,13 @@ def own_dataset(recipes: Sequence[Recipe], prose: Mapping[str, Any] | None = Non
         What no program can compute, with the keys of the built-in datasets' ``prose.toml``:
         ``title``, ``license``, ``summary``, ``motivation``, ``citation`` and so on. What is not
         there is listed as unanswered in the datasheet.
+
+    Raises
+    ------
+    SourceError
+        If a text is none.
     """
+    _check_prose({} if prose is None else prose)
     return Dataset(
         name=recipes[0].dataset,
         folder=None,
@@ -158,6 +184,23 @@ def own_dataset(recipes: Sequence[Recipe], prose: Mapping[str, Any] | None = Non
         open_source=TableSource,
         own_prose=dict(prose or {}),
     )
+
+
+def _check_prose(prose: Any) -> None:
+    """Hold texts to their form before anything is written."""
+    if not isinstance(prose, Mapping):
+        raise SourceError(f"prose: {type(prose).__name__}, expected a mapping of keys to texts.")
+    for key, value in prose.items():
+        kind, form = _FORMS.get(key, (str, "a text in quotes"))
+        is_fit = isinstance(value, kind)
+        if is_fit and kind is list:
+            is_fit = all(isinstance(item, str) for item in value)
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except (TypeError, ValueError):
+            is_fit = False
+        if not is_fit:
+            raise SourceError(f"prose: {key} is of type {type(value).__name__}, expected {form}.")
 
 
 def read_prose(path: Path | None) -> dict[str, Any]:

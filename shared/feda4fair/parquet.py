@@ -25,6 +25,7 @@ from feda4fair.bias import LedgerEntry
 from feda4fair.content import content_sha256
 from feda4fair.cube import Cube, concatenate
 from feda4fair.dataset import Index
+from feda4fair.encode import ranked
 from feda4fair.federation import Client, Federation
 from feda4fair.measurement import contenders, count_labels
 from feda4fair.recipe import Recipe
@@ -458,7 +459,7 @@ def _empty_cells(federation: Federation) -> list[tuple[str, str, str, str]]:
     for place, attribute in enumerate(schema.sensitive):
         coding = schema[attribute].coding
         names = dict(coding.names) if coding is not None else {}
-        levels, codes = _levels(table[attribute].to_numpy())
+        levels, codes = _levels(table[attribute])
         cell = (base * len(levels) + codes) * len(SPLITS) + federation.split
         shape = (len(sizes), 2, len(levels), len(SPLITS))
         counts = np.bincount(cell, minlength=int(np.prod(shape))).reshape(shape)
@@ -474,11 +475,11 @@ def _empty_cells(federation: Federation) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def _levels(values: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
+def _levels(column: pa.ChunkedArray) -> tuple[list[Any], NDArray[np.integer[Any]]]:
     """Return levels and the level of every value; small integers need no sorting for it."""
-    if np.issubdtype(values.dtype, np.integer) and len(values):
+    if pa.types.is_integer(column.type) and len(column):
+        values = column.to_numpy()
         low, high = int(values.min()), int(values.max())
-        if high - low < 1_000:
+        if high - low < 1_000 and high < 2**63:
             return list(range(low, high + 1)), values.astype(np.int64) - low
-    levels, codes = np.unique(values, return_inverse=True)
-    return levels.tolist(), codes
+    return ranked(column)

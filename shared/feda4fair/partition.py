@@ -33,6 +33,10 @@ MOST: Final = 1_000_000
 """Bound of clients and parts: a recipe is read from untrusted files, and names cost memory."""
 
 
+LEAST_ALPHA: Final = 1e-300
+"""Least concentration whose draws can be computed, in logarithms."""
+
+
 def _check_clients(kind: object, clients: int, smallest: int = 1) -> None:
     name = type(kind).__name__
     if not 1 <= clients <= MOST:
@@ -153,9 +157,10 @@ class Dirichlet:
         _one_name(self)
         check_fields(self)
         _check_clients(self, self.clients, self.smallest)
-        if not 0 < self.alpha < math.inf:
+        if not LEAST_ALPHA <= self.alpha < math.inf:
             raise RecipeError(
-                f"Dirichlet(alpha={self.alpha}): use a positive number; small means more skew."
+                f"Dirichlet(alpha={self.alpha}): use a positive number, {LEAST_ALPHA:g} or more; "
+                "small means more skew."
             )
 
 
@@ -233,6 +238,12 @@ class Assigned:
         _check_clients(self, len(self.clients))
         if list(self.clients) != sorted(set(self.clients)):
             raise RecipeError("Assigned: client names must be sorted and different.")
+        size = self.rows * _width(len(self.clients)).itemsize
+        if len(self.codes) != -(-size // 3) * 4:  # before gigabytes are decoded in vain
+            raise RecipeError(
+                f"Assigned: {len(self.codes):,} characters of codes do not fit {self.rows:,} rows "
+                f"and {len(self.clients)} clients; store the partition anew."
+            )
         codes = self.decode()
         if len(codes) != self.rows or (len(codes) and codes.max() >= len(self.clients)):
             raise RecipeError(
@@ -243,6 +254,14 @@ class Assigned:
     @classmethod
     def of(cls, clients: tuple[str, ...], codes: NDArray[np.int32]) -> Assigned:
         """Keep an assignment: client names, and the position of each row's client (-1: none)."""
+        codes = np.asarray(codes)
+        is_whole = codes.ndim == 1 and np.issubdtype(codes.dtype, np.integer)
+        if not is_whole or codes.min(initial=0) < -1 or codes.max(initial=-1) >= len(clients):
+            raise RecipeError(
+                f"Assigned: codes must be whole numbers from -1 to {len(clients) - 1}, one for "
+                f"each row; got {codes.dtype} of shape {codes.shape}, {codes.min(initial=0)} to "
+                f"{codes.max(initial=-1)}."
+            )
         order = sorted(range(len(clients)), key=clients.__getitem__)
         rank = np.empty(len(clients) + 1, dtype=np.int64)
         rank[order], rank[-1] = np.arange(len(clients)), len(clients)

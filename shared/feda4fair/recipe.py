@@ -238,7 +238,7 @@ class Recipe:
             ) from None
         if not 0 <= self.seed < 2**32:
             raise RecipeError(f"{self}: seed {self.seed} lies outside 0 to 2**32 - 1.")
-        problems = [*self._rule_problems(), *self._client_problems()]
+        problems = dict.fromkeys([*self._rule_problems(), *self._client_problems()])
         if problems:
             raise RecipeError(f"{self}: " + " Also: ".join(problems))
 
@@ -330,7 +330,7 @@ class Recipe:
         """
         where = str(text) if isinstance(text, Path) else "recipe"
         try:
-            data = json.loads(text.read_text("utf-8") if isinstance(text, Path) else text)
+            data = json.loads(text.read_text("utf-8-sig") if isinstance(text, Path) else text)
         except (ValueError, OSError, RecursionError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise RecipeError(f"{where}: not readable as JSON ({reason}).") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 
 from feda4fair.columns import Value
 from feda4fair.errors import RecipeError
@@ -29,6 +30,7 @@ def homogeneous(where: Where, *, drop: Rate = 0.0, flip: Rate = 0.0) -> tuple[Cl
     >>> homogeneous({"sex": "f"}, drop=0.4)[0].name
     'sex=f'
     """
+    _check_where(where)
     return _groups([(where,)], None, drop, flip)
 
 
@@ -82,6 +84,7 @@ def attribute_bias(
     >>> [group.name for group in attribute_bias({"sex": "f", "race": "Black"}, flip=0.3)]
     ['sex=f', 'race=Black']
     """
+    _check_where(targets)
     return _groups([({name: value},) for name, value in targets.items()], shares, drop, flip)
 
 
@@ -113,10 +116,20 @@ def opposed(
             f"opposed: the schema does not list the values of {attribute}; give it a coding."
         )
     code = schema.code(attribute, value)
+    if len(coding.names) < 2:
+        raise RecipeError(f"opposed: {attribute} has one value only; nothing is opposed to it.")
     others: list[Where] = [{attribute: name} for other, name in coding.names if other != code]
     name = dict(coding.names)[code]
     first, second = _groups([({attribute: name},), others], None, drop, flip)
     return first, ClientGroup(name=f"not {first.name}", rules=second.rules, clients=second.clients)
+
+
+def _check_where(where: Where) -> None:
+    if not isinstance(where, Mapping):
+        raise RecipeError(
+            f"scenario: {where!r} names no people; give attributes and their values, such as "
+            "{'sex': 'f'}."
+        )
 
 
 def _groups(
@@ -130,7 +143,8 @@ def _groups(
         raise RecipeError("scenario: no group of people is named; name at least one.")
     if shares is None:
         shares = [1 / len(targets)] * len(targets)
-    if len(shares) != len(targets) or sum(shares) > 1 + 1e-9:
+    are_numbers = all(isinstance(share, Real) for share in shares)
+    if len(shares) != len(targets) or not are_numbers or sum(shares) > 1 + 1e-9:
         raise RecipeError(
             f"scenario: shares {list(shares)} do not fit {len(targets)} groups; give one for each,"
             " 1 at most in all."

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +16,7 @@ from feda4fair.columns import RESERVED, Coding, Column, Label, Role, Value
 from feda4fair.errors import SchemaError
 from feda4fair.tables import read_table
 
-__all__ = ["Schema"]
+__all__ = ["MOST_VALUES", "Schema"]
 
 MOST_VALUES: Final = 50
 """Most values of a sensitive attribute that is found or declared without a coding."""
@@ -128,6 +129,7 @@ class Schema:
         """
         table = read_table(data)
         guesses: list[str] = []
+        _check_names(table, names or {})
         known = {**_hub_names(table), **{k: dict(v) for k, v in (names or {}).items()}}
         target = _label(table, label, favorable, known, guesses)
         wanted = _sensitive(table, sensitive, target.column, guesses)
@@ -149,17 +151,35 @@ class Schema:
         return cls(columns=tuple(columns), label=target, guesses=tuple(guesses))
 
 
+def _check_names(table: pa.Table, names: Mapping[str, Mapping[Value, str]]) -> None:
+    """Make sure that every column stands once, and that names are given for columns there are."""
+    counts = Counter(table.column_names)
+    twice = sorted(name for name, count in counts.items() if count > 1)
+    if twice:
+        raise SchemaError(f"column {', '.join(twice)} stands twice; rename or leave out one.")
+    for name, texts in names.items():
+        if name not in counts or not isinstance(texts, Mapping):
+            raise SchemaError(
+                f"names of {name!r}: expected a mapping of codes to names for a column among "
+                f"{', '.join(counts)}."
+            )
+
+
 def _hub_names(table: pa.Table) -> dict[str, dict[Value, str]]:
-    """Return the names of ClassLabel columns, from the Hub features in the table's metadata."""
-    metadata = (table.schema.metadata or {}).get(b"huggingface")
-    if metadata is None:
+    """Return the names of ClassLabel columns, from the Hub features in the table's metadata.
+
+    Metadata come from files of others: what does not have the Hub's form says nothing.
+    """
+    try:
+        data: Any = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+        features = data.get("info", {}).get("features", {})
+        return {
+            name: dict(enumerate(map(str, feature["names"])))
+            for name, feature in features.items()
+            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+        }
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
         return {}
-    features: dict[str, Any] = json.loads(metadata).get("info", {}).get("features", {})
-    return {
-        name: dict(enumerate(map(str, feature["names"])))
-        for name, feature in features.items()
-        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
-    }
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
@@ -217,14 +237,15 @@ def _label(
             )
         favorable = 1
         guesses.append(f"favorable outcome {label}={names.get(1, 1)}")
-    wanted = [favorable] if isinstance(favorable, str | int) else list(favorable)
+    several = isinstance(favorable, Iterable) and not isinstance(favorable, str | bytes)
+    wanted = list(cast(Iterable[Any], favorable)) if several else [favorable]
     codes = {name: code for code, name in names.items()}
     wanted = [codes.get(value, value) if isinstance(value, str) else value for value in wanted]
     foreign = [str(value) for value in wanted if value not in values]
-    if foreign:
+    if foreign or not values:
         raise SchemaError(
             f"{label}: no row has the favorable value {', '.join(foreign)}; it holds "
-            f"{', '.join(map(str, values[:10]))}."
+            f"{', '.join(map(str, values[:10])) or 'none'}."
         )
     texts = {value: str(names.get(value, value)) for value in values}
     if not names and not isinstance(values[0], str):
@@ -232,14 +253,15 @@ def _label(
     good = " or ".join(texts[value] for value in wanted)
     others = [value for value in values if value not in wanted]
     bad = texts[others[0]] if len(others) == 1 else f"not {good}"
-    return Label(column=label, favorable=tuple(wanted), names=(bad, good))
+    return Label(column=label, favorable=tuple(cast(list[Value], wanted)), names=(bad, good))
 
 
 def _sensitive(
     table: pa.Table, sensitive: str | Sequence[str] | None, label: str, guesses: list[str]
 ) -> tuple[str, ...]:
     if sensitive is not None:
-        wanted = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
+        several = isinstance(sensitive, Iterable) and not isinstance(sensitive, str)
+        wanted = tuple(map(str, cast(Any, sensitive))) if several else (str(sensitive),)
         foreign = [name for name in wanted if name not in table.column_names or name == label]
         if foreign or not wanted:
             raise SchemaError(

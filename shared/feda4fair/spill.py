@@ -18,7 +18,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from feda4fair.assign import assign
-from feda4fair.encode import encode
+from feda4fair.columns import Value
+from feda4fair.encode import encode, ranked
 from feda4fair.errors import RecipeError, SchemaError
 from feda4fair.federation import Federation
 from feda4fair.partition import Assigned, Dirichlet, Natural, Shards
@@ -30,8 +31,11 @@ __all__ = ["BUCKET_BYTES", "Blocks", "Spilled", "spill"]
 BUCKET_BYTES = 128_000_000
 """Rows of one file, in memory; several such files are worked on at once."""
 
-_CLIENT = "feda4fair client"
+_CLIENT = "client_id"
 """Column that holds the position of each row's client; no column of a schema has this name."""
+
+_EMPTY = "empty.arrow"
+"""File without rows, for clients of which none was selected."""
 
 Ints = NDArray[np.int64]
 
@@ -79,7 +83,8 @@ class Spilled:
 
     def read(self, part: int) -> pa.Table:
         """Return the rows of a file in source order."""
-        with pa.ipc.open_stream(_path(self.folder, part)) as stream:
+        path = _path(self.folder, part)
+        with pa.ipc.open_stream(path if path.exists() else self.folder / _EMPTY) as stream:
             return stream.read_all().combine_chunks()
 
     def holding(self, clients: Sequence[str]) -> tuple[int, ...]:
@@ -149,6 +154,9 @@ def spill(source: Blocks, recipe: Recipe, folder: Path, *, row_bytes: float) -> 
             seen.add(encoded, recipe)
             client = place[own]
             rows = encoded.append_column(_CLIENT, pa.array(client))
+            if not moved:
+                with pa.ipc.new_stream(folder / _EMPTY, rows.schema):
+                    pass
             moved += _scatter(rows, client, bucket, writers, stack, folder)
     seen.check(recipe, tuple(sorted(clients)))
     return Spilled(
@@ -226,6 +234,10 @@ def _clients(
     if by or recipe.select:
         content = _deciding(source, recipe, by)
         rows = len(content.label)
+        if rows == 0:
+            raise RecipeError(
+                f"{recipe}: no row of {source.num_rows} is left; check source and select."
+            )
         strata = content.strata(by) if by else None
     dealt = pa.table({"row": np.zeros(rows, np.int8)})
     names, codes = assign(dealt, partition, seed=recipe.seed, scope=recipe.name, strata=strata)
@@ -249,15 +261,37 @@ def _deciding(source: Blocks, recipe: Recipe, by: Sequence[str]) -> Codes:
     wanted = {*by, *(name for name, _ in recipe.select)} - {"label"}
     columns = tuple(column for column in recipe.schema.columns if column.name in wanted)
     schema = replace(recipe.schema, columns=columns)
-    label, attributes = [], {name: [] for name in by if name != "label"}  # type: ignore[var-annotated]
+    label: list[NDArray[np.int8]] = []
+    attributes = {name: _Growing() for name in by if name != "label"}
     for block in source.blocks([*(c.name for c in columns), schema.label.column]):
         encoded = encode(block, schema)
         encoded = encoded.take(pa.array(selected_rows(encoded, recipe)))
         label.append(encoded["label"].to_numpy())
         for name, values in attributes.items():
-            values.append(encoded[name].to_numpy())
-    joined = {name: np.concatenate(values) for name, values in attributes.items()}
+            values.add(encoded[name])
+    joined = {name: values.ranks() for name, values in attributes.items()}
     return Codes(np.empty(0, np.int64), np.concatenate(label), joined)
+
+
+class _Growing:
+    """An attribute that comes in blocks, kept as numbers whatever its values are."""
+
+    def __init__(self) -> None:
+        self._known: dict[Value, int] = {}
+        self._codes: list[NDArray[np.int32]] = []
+
+    def add(self, values: pa.ChunkedArray) -> None:
+        """Add the values of a block."""
+        levels, codes = ranked(values)
+        known = [self._known.setdefault(level, len(self._known)) for level in levels]
+        self._codes.append(np.array(known, dtype=np.int32)[codes])
+
+    def ranks(self) -> NDArray[np.int32]:
+        """Return the position of each value among all, sorted."""
+        rank = np.empty(len(self._known), dtype=np.int32)
+        for position, level in enumerate(sorted(self._known)):
+            rank[self._known[level]] = position
+        return rank[np.concatenate(self._codes)]
 
 
 def _dealt_blocks(

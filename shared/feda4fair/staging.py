@@ -93,7 +93,10 @@ def _local(out: Path, overwrite: bool) -> Iterator[Path]:
     A lock keeps two builds of one folder apart; whoever holds it may clear what a killed build
     left behind.
     """
-    out = out.resolve()
+    try:
+        out = out.resolve()
+    except (ValueError, RuntimeError) as error:  # a NUL in it, links in a circle
+        raise OutputError(f"{str(out)!r}: is no path ({error}); name another folder.") from None
     if not out.name:
         raise OutputError(f"{out}: is not a folder that can be replaced; name one below it.")
     made = [parent for parent in out.parents if not parent.exists()]
@@ -165,7 +168,7 @@ def _refuse(out: Path, *, overwrite: bool) -> None:
     if not overwrite:
         raise OutputError(
             f"{out}: holds a build of {found['dataset']} ({', '.join(found['configs'])}); replace "
-            "it with --overwrite or name another folder."
+            "it with --overwrite (overwrite=True in Python) or name another folder."
         )
 
 

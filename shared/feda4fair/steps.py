@@ -27,7 +27,7 @@ from feda4fair.bias import (
     released_sampler,
 )
 from feda4fair.columns import Value
-from feda4fair.encode import encode
+from feda4fair.encode import as_numpy, encode, ranked
 from feda4fair.errors import RecipeError, SchemaError
 from feda4fair.federation import Client, Federation
 from feda4fair.partition import MOST, Assigned, Dirichlet, Natural, Shards
@@ -51,6 +51,9 @@ __all__ = [
 ]
 
 Rows = NDArray[np.int64]
+
+WIDEST = 2**62
+"""Bound of joint codes of several attributes."""
 
 
 @dataclass(slots=True)
@@ -92,7 +95,7 @@ class Codes:
         return cls(
             encoded["row_id"].to_numpy(),
             encoded["label"].to_numpy(),
-            {name: encoded[name].to_numpy() for name in recipe.schema.sensitive},
+            {name: as_numpy(encoded[name]) for name in recipe.schema.sensitive},
         )
 
     def take(self, rows: Rows) -> Codes:
@@ -106,11 +109,20 @@ class Codes:
         joint = np.zeros(len(self.label), dtype=np.int64)
         for name in names:
             values = self.label if name == "label" else self.attributes[name]
-            if not np.issubdtype(values.dtype, np.integer):
-                values = np.unique(values, return_inverse=True)[1]
-            low, high = int(values.min()), int(values.max())
-            joint = joint * (high - low + 1) + (values.astype(np.int64) - low)
+            if not np.issubdtype(values.dtype, np.integer) or _is_wide(values):
+                values = ranked(pa.array(values))[1]
+            low = int(values.min())
+            span = int(values.max()) - low + 1
+            if int(joint.max()) * span > WIDEST:
+                joint = np.unique(joint, return_inverse=True)[1]
+            joint = joint * span + (values.astype(np.int64) - low)
         return joint
+
+
+def _is_wide(values: NDArray[np.generic]) -> bool:
+    """Tell whether whole numbers lie too far apart, or too high, to be counted from the lowest."""
+    low, high = int(values.min()), int(values.max())
+    return high - low >= MOST or high >= 2**63
 
 
 def federate_table(
@@ -348,7 +360,7 @@ def selected_rows(table: pa.Table, recipe: Recipe) -> Rows:
         codes = [recipe.schema.code(column, value) for value in values]
         try:
             wanted = pa.array(codes, table[column].type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
             raise RecipeError(
                 f"{recipe}: select {column} in {codes}, but the column is {table[column].type}."
             ) from None
@@ -407,7 +419,7 @@ def _decide(
     injection = inject(name, content.attributes, content.label, rules, recipe, sampler)
     order = _order(name, injection, recipe)
     piece = _piece_codes(name, content, order, recipe)
-    clients = _kept(name, int(piece.max(initial=-1)) + 1, recipe)
+    clients = _kept(name, int(piece.max(initial=0)) + 1, recipe)
     for code, client in clients.items():
         members = np.flatnonzero(piece == code)
         local = Injection(injection.rule[members], injection.flipped[members], ())

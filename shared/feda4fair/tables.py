@@ -31,7 +31,18 @@ BLOCK: Final = 1 << 20
 
 _IMAGES: Final = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
 _JSON: Final = frozenset({".json", ".jsonl", ".ndjson"})
+_BOM: Final = b"\xef\xbb\xbf"
+"""What some programs write before UTF-8."""
+
 _PACKED: Final = frozenset({".gz", ".bz2", ".zst"})
+
+_UNLIKE: Final = (
+    "its Parquet files do not fit together, their columns differ in names, order or types; name "
+    "one of them."
+)
+
+_TEXT_BLOCK: Final = 1 << 25
+"""Bytes of a CSV or JSON file that are parsed at a time, and bound of one row."""
 
 
 def read_table(data: Any, *, config: str | None = None, split: str | None = None) -> pa.Table:
@@ -59,7 +70,7 @@ def read_table(data: Any, *, config: str | None = None, split: str | None = None
     table = _read(data, config, split)
     if table.num_rows == 0:
         raise SourceError(f"{_name(data)}: no rows; name a source that has some.")
-    return table
+    return _in_utf8(table, _name(data))
 
 
 def record(data: Any, rows: int, content: str) -> SourceFile:
@@ -89,6 +100,31 @@ def _name(data: Any) -> str:
     return path.resolve().name if path.exists() else str(data)
 
 
+def _existing(data: str | os.PathLike[str]) -> Path | None:
+    """Return the path that text names, None if nothing is there."""
+    path = Path(data).expanduser()
+    try:
+        return path if str(data) and path.exists() else None
+    except OSError:  # a name longer than the system takes
+        return None
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """Return all files below a folder, in the order in which their rows are read."""
+    return sorted((file for file in folder.rglob("*") if file.is_file()), key=lambda f: f.parts)
+
+
+def _in_utf8(table: pa.Table, where: str) -> pa.Table:
+    """Make sure that texts are text, which Arrow takes on trust from a file."""
+    try:
+        table.schema.names  # noqa: B018 - names are decoded here
+        table.validate(full=True)
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise SourceError(f"{where}: holds what is no valid text or table ({reason}).") from None
+    return table
+
+
 def is_url(data: Any) -> bool:
     """Tell whether text names a file of a remote file system, such as ``hf://`` or ``s3://``."""
     return isinstance(data, str) and "://" in data
@@ -113,9 +149,11 @@ class ParquetRows:
             return cls(_remote_parquet(data))
         if not isinstance(data, str | os.PathLike):
             return None
-        path = Path(data).expanduser()
+        path = _existing(data)
+        if path is None:
+            return None
         if path.is_dir():
-            files = sorted(str(file) for file in path.rglob("*.parquet") if file.is_file())
+            files = [str(file) for file in _files_of(path) if file.suffix == ".parquet"]
         else:
             files = [str(path)] if path.suffix == ".parquet" and path.is_file() else []
         return cls(tuple(files)) if files else None
@@ -138,7 +176,11 @@ class ParquetRows:
         """Yield the rows in order, :data:`BLOCK` at a time, some or all columns."""
         held: list[pa.Table] = []
         rows = 0
+        first: pa.Schema | None = None
         for batch in self._batches(columns):
+            first = first or batch.schema
+            if batch.schema != first:
+                raise SourceError(f"{self.files[0]}: {_UNLIKE}")
             held.append(batch)
             rows += batch.num_rows
             if rows >= BLOCK:
@@ -163,7 +205,7 @@ class ParquetRows:
             try:
                 for batch in opened.iter_batches(batch_size=BLOCK, columns=names):
                     table = pa.Table.from_batches([batch])
-                    yield table.replace_schema_metadata(None)
+                    yield _in_utf8(table, file).replace_schema_metadata(None)
             except (pa.ArrowException, OSError) as error:
                 reason = str(error).splitlines()[0]
                 raise SourceError(f"{file} cannot be read ({reason}); check the file.") from None
@@ -192,7 +234,8 @@ def _remote_parquet(url: str) -> tuple[str, ...]:
         system, path = fsspec.url_to_fs(url)
         if path.endswith(".parquet"):
             return (url,)
-        found = sorted(file for file in system.find(path) if file.endswith(".parquet"))
+        files = [file for file in system.find(path) if file.endswith(".parquet")]
+        found = sorted(files, key=lambda file: str(file).split("/"))
     except (OSError, ValueError, ImportError) as error:
         reason = str(error).splitlines()[0]
         raise SourceError(f"{url} cannot be read ({reason}); check address and access.") from None
@@ -205,14 +248,17 @@ def _read(data: Any, config: str | None, split: str | None) -> pa.Table:
     if isinstance(data, pa.Table):
         return data
     if is_url(data):
-        found = ParquetRows(_remote_parquet(data))
-        return pa.concat_tables(list(found.blocks()))
+        found = list(ParquetRows(_remote_parquet(data)).blocks())
+        if not found:
+            raise SourceError(f"{data}: no rows; name a source that has some.")
+        return pa.concat_tables(found)
     if isinstance(data, str | os.PathLike):
-        path = Path(data).expanduser()
-        if path.exists():
+        path = _existing(data)
+        if path is not None:
             return _read_path(path)
         if isinstance(data, os.PathLike) or not _is_hub_id(data):
-            raise SourceError(f"{data}: no such file or folder, and no id of a Hub dataset.")
+            shown = f"{str(data)[:100]!r}" if len(str(data)) > 100 or not str(data) else data
+            raise SourceError(f"{shown}: no such file or folder, and no id of a Hub dataset.")
         return _read_hub(data, config, split)
     kind = f"{type(data).__module__.partition('.')[0]}.{type(data).__name__}"
     match kind:
@@ -247,6 +293,8 @@ def _is_hub_id(text: str) -> bool:
     data = {".parquet", ".csv", ".tsv", *_JSON, *_PACKED}
     return (
         len(parts) <= 2
+        and text.isprintable()
+        and len(text) <= 200
         and all(part.strip(".") for part in parts)
         and Path(text).suffix.lower() not in data
     )
@@ -278,34 +326,56 @@ def _read_path(path: Path) -> pa.Table:
 def _read_csv(path: Path, delimiter: str) -> pa.Table:
     from pyarrow import csv
 
-    options = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    return csv.read_csv(path, parse_options=options)
+    table = csv.read_csv(
+        path,
+        read_options=csv.ReadOptions(block_size=_TEXT_BLOCK),
+        parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+    )
+    foreign = [f.name for f in _in_utf8(table, str(path)).schema if pa.types.is_binary(f.type)]
+    if foreign:
+        raise SourceError(f"{path}: column {', '.join(foreign)} is not UTF-8; save the file so.")
+    return table
 
 
 def _read_json(path: Path) -> pa.Table:
+    """Read objects, one a line, or one array of objects."""
     from pyarrow import json as arrow_json
 
+    with pa.input_stream(str(path), compression="detect") as stream:
+        start = stream.read(1 << 10).removeprefix(_BOM).lstrip()[:1]
+    if start == b"{":
+        options = arrow_json.ReadOptions(block_size=_TEXT_BLOCK)
+        return arrow_json.read_json(path, read_options=options)
+    if start != b"[":
+        raise SourceError(
+            f"{path}: begins neither with an object nor with an array of objects; convert it."
+        )
+    with pa.input_stream(str(path), compression="detect") as stream:
+        text = stream.read()
     try:
-        return arrow_json.read_json(path)
-    except pa.ArrowInvalid as error:  # one array of objects instead of one object a line
-        try:
-            return pa.Table.from_pylist(json.loads(path.read_bytes()))
-        except (ValueError, AttributeError, TypeError, RecursionError):
-            raise error from None
+        return _of_objects(json.loads(text.removeprefix(_BOM)))
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        reason = str(error).splitlines()[0]
+        raise SourceError(f"{path} cannot be read ({reason}); check the file.") from None
+
+
+def _of_objects(rows: Any) -> pa.Table:
+    """Return a table of JSON objects; what some of them lack is missing there."""
+    if not all(isinstance(row, dict) for row in rows):
+        raise TypeError("the array holds something else than objects")
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
 
 
 def _read_folder(path: Path) -> pa.Table:
-    files = sorted(file for file in path.rglob("*") if file.is_file())
+    files = _files_of(path)
     parquet = [file for file in files if file.suffix == ".parquet"]
     if parquet:
+        tables = [_read_path(file) for file in parquet]
         try:
-            tables = [_read_path(file) for file in parquet]
             return pa.concat_tables(table.replace_schema_metadata(None) for table in tables)
-        except pa.ArrowException as error:
-            reason = str(error).splitlines()[0]
-            raise SourceError(
-                f"{path}: its Parquet files do not fit together ({reason}); name one."
-            ) from None
+        except pa.ArrowException:
+            raise SourceError(f"{path}: {_UNLIKE}") from None
     if any(file.suffix.lower() in _IMAGES for file in files):
         return _read_hub("imagefolder", None, None, data_dir=str(path))
     raise SourceError(f"{path}: holds neither Parquet files nor images; name a file.")
@@ -338,15 +408,23 @@ def _splits(
 
 def _from_datasets(parts: list[datasets.Dataset]) -> pa.Table:
     """Return the rows of datasets one after another, images as bytes and not decoded."""
+    try:
+        tables = [_embedded(part) for part in parts]
+        return pa.concat_tables(tables, promote_options="default")
+    except (pa.ArrowException, OSError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise SourceError(
+            f"the dataset cannot be read ({reason}); check its files, and that its splits have "
+            "the same columns."
+        ) from None
+
+
+def _embedded(part: datasets.Dataset) -> pa.Table:
     import datasets
     from datasets.table import embed_table_storage
 
-    tables = []
-    for part in parts:
-        for name, feature in part.features.items():
-            if isinstance(feature, datasets.Image):
-                part = part.cast_column(name, datasets.Image(decode=False))
-        table = part.with_format("arrow")[:]
-        features = part.features.arrow_schema
-        tables.append(embed_table_storage(table.cast(features)))
-    return pa.concat_tables(tables, promote_options="default")
+    for name, feature in part.features.items():
+        if isinstance(feature, datasets.Image):
+            part = part.cast_column(name, datasets.Image(decode=False))
+    table: pa.Table = part.with_format("arrow")[:]
+    return embed_table_storage(table.cast(part.features.arrow_schema))

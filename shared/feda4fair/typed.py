@@ -13,11 +13,16 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache
 from numbers import Integral, Real
+from reprlib import Repr
 from typing import Any, Literal, TypeVar
 
 from feda4fair.errors import RecipeError, SchemaError
 
 __all__ = ["check_fields", "to_plain", "typed"]
+
+_SHORT = Repr()
+"""Shows values in errors, however large what was read is."""
+_SHORT.maxstring = _SHORT.maxother = 100
 
 
 def to_plain(value: Any, tagged: frozenset[type]) -> Any:
@@ -70,7 +75,9 @@ def typed(kind: Any, data: Any, where: str) -> Any:
     if origin is Literal:
         if data in arguments:
             return data
-        raise RecipeError(f"{where}: {data!r} is not one of {', '.join(map(repr, arguments))}.")
+        raise RecipeError(
+            f"{where}: {_SHORT.repr(data)} is not one of {', '.join(map(repr, arguments))}."
+        )
     if origin is tuple:
         return _typed_tuple(arguments, data, where)
     if is_dataclass(kind) and isinstance(kind, type):
@@ -84,7 +91,9 @@ def typed(kind: Any, data: Any, where: str) -> Any:
         return int(data)
     if type(data) is kind:
         return data
-    raise RecipeError(f"{where}: {data!r} is not of type {getattr(kind, '__name__', kind)}.")
+    raise RecipeError(
+        f"{where}: {_SHORT.repr(data)} is not of type {getattr(kind, '__name__', kind)}."
+    )
 
 
 def _typed_union(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
@@ -92,10 +101,12 @@ def _typed_union(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
         kinds = {a.__name__: a for a in arguments if isinstance(a, type) and is_dataclass(a)}
         if not isinstance(data["kind"], str) or data["kind"] not in kinds:
             known = ", ".join(kinds)
-            raise RecipeError(f"{where}: kind {data['kind']!r} is unknown; known are {known}.")
+            raise RecipeError(
+                f"{where}: kind {_SHORT.repr(data['kind'])} is unknown; known are {known}."
+            )
         rest = {key: value for key, value in data.items() if key != "kind"}
         return typed(kinds[data["kind"]], rest, where)
-    error = RecipeError(f"{where}: {data!r} fits none of the types allowed here.")
+    error = RecipeError(f"{where}: {_SHORT.repr(data)} fits none of the types allowed here.")
     for argument in arguments:
         if argument is type(None):
             if data is None:
@@ -113,7 +124,7 @@ def _typed_union(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
 
 def _typed_tuple(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
     if not isinstance(data, list | tuple):
-        raise RecipeError(f"{where}: {data!r} is not a list.")
+        raise RecipeError(f"{where}: {_SHORT.repr(data)} is not a list.")
     if len(arguments) == 2 and arguments[1] is Ellipsis:
         return tuple(typed(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(data))
     if len(arguments) != len(data):
@@ -127,7 +138,7 @@ def _typed_tuple(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
 def _typed_dataclass(kind: type[T], data: Any, where: str) -> T:
     if not isinstance(data, dict):
         raise RecipeError(
-            f"{where}: {data!r} is not an object with the fields of {kind.__name__}."
+            f"{where}: {_SHORT.repr(data)} is not an object with the fields of {kind.__name__}."
         )
     hints = _hints(kind)
     unknown = sorted(set(data) - set(hints))
