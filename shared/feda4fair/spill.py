@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from feda4fair.assign import assign
 from feda4fair.columns import Value
+from feda4fair.decide import Codes
 from feda4fair.encode import encode, ranked
 from feda4fair.errors import RecipeError, SchemaError
 from feda4fair.federation import Federation
 from feda4fair.partition import Assigned, Dirichlet, Natural, Shards
 from feda4fair.recipe import Recipe
-from feda4fair.steps import Codes, Seen, federate_dealt, selected_rows
+from feda4fair.steps import Seen, federate_dealt, selected_rows
 
 __all__ = ["BUCKET_BYTES", "Blocks", "Spilled", "spill"]
 
