@@ -91,9 +91,9 @@ def _in_threads(
         pending: Future[Result] | None = None
         for part in parts:
             content = read(part)
-            if pending is not None:
-                yield pending.result()
+            done = [] if pending is None else [pending.result()]
             pending = thread.submit(work, part, content)
+            yield from done  # while the thread goes on
         if pending is not None:
             yield pending.result()
 
