@@ -139,7 +139,7 @@ class Timing:
 
 def timings(bench: Bench, *, quick: bool) -> list[Timing]:
     """Return the lines that are measured within a process."""
-    rows, rounds = ("50000", "1") if quick else ("1600000", "5")
+    rows, rounds = ("50000", "1") if quick else ("1600000", "3")
     small = ("20000", "1") if quick else ("200000", "1")
     many = "51" if quick else "306"
     pictures = ("200", "1") if quick else ("4000", "3")
@@ -171,7 +171,7 @@ def timings(bench: Bench, *, quick: bool) -> list[Timing]:
                 f"partition {many} clients ({kind}), {int(rows):,} rows, first client",
                 f"flwr-datasets, {kind}",
                 "50x",
-                ("partition", kind, many, rows, "1"),
+                ("partition", kind, many, rows, rounds),
             )
             for kind in ("natural", "dirichlet")
         ),
