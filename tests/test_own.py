@@ -425,7 +425,7 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="never overwritten"):
         write(made, tmp_path / "x", overwrite=True)
     assert (tmp_path / "x" / "mine.txt").read_text() == "mine"
-    with pytest.raises(OutputError, match="make it with feda4fair"):
+    with pytest.raises(OutputError, match=r"make it with feda4fair\.federate\.$"):
         write(made.only(["c0"]).__class__(**{**vars(made), "origin": None}), tmp_path / "y")
 
 

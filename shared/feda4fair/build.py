@@ -27,7 +27,7 @@ from feda4fair.federation import Federation
 from feda4fair.manifest import Manifest, build_manifest, read_manifest, write_manifest
 from feda4fair.parquet import ConfigFiles, ConfigWriter
 from feda4fair.recipe import Recipe
-from feda4fair.spill import Spilled, spill
+from feda4fair.spill import Blocks, Spilled, spill
 from feda4fair.staging import staging
 from feda4fair.steps import chosen_clients, federate_table
 
@@ -210,7 +210,7 @@ def _parts_in_turn(
     source: Source, recipes: Sequence[Recipe], clients: Sequence[str], scratch: Path
 ) -> Iterator[Iterator[_Parts]]:
     """Give what is worked on: all recipes together, or for a large source one by one."""
-    if not getattr(source, "is_large", False):
+    if not (isinstance(source, Blocks) and source.is_large):
         wanted = {part for recipe in recipes for part in parts_of(recipe, source, clients)}
         work = partial(_federations_of, tuple(recipes), source, tuple(clients))
         yield iter(
@@ -231,8 +231,8 @@ def _parts_in_turn(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _spilled(source: Any, recipe: Recipe, clients: Sequence[str], folder: Path) -> _Parts:
-    spilled = spill(source, recipe, folder, row_bytes=source.row_bytes)
+def _spilled(source: Blocks, recipe: Recipe, clients: Sequence[str], folder: Path) -> _Parts:
+    spilled = spill(source, recipe, folder)
     parts = spilled.parts if not clients else spilled.holding(clients)
     return _Parts(
         recipes=(recipe,),

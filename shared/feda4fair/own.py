@@ -96,7 +96,7 @@ def federate(
     Returns
     -------
     Federation
-        Use it with :func:`feda4fair.measure` and :func:`feda4fair.parquet`.
+        Use it with :func:`feda4fair.measure` and :func:`feda4fair.write`.
 
     Raises
     ------
@@ -254,7 +254,7 @@ def write(
     if federation.origin is None:
         raise OutputError(
             f"{federation.recipe}: the source of this federation is not recorded; make it with "
-            "feda4fair.steps."
+            "feda4fair.federate."
         )
     dataset, origin = own_dataset([federation.recipe], prose), federation.origin
     place = out if isinstance(out, str) else Path(out)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +41,17 @@ _EMPTY = "empty.arrow"
 Ints = NDArray[np.int64]
 
 
+@runtime_checkable
 class Blocks(Protocol):
-    """A source that is read block by block."""
+    """A source that can be read block by block."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the rows are better dealt to files than held in memory."""
+
+    @property
+    def row_bytes(self) -> float:
+        """Memory of a row."""
 
     @property
     def num_rows(self) -> int:
@@ -120,7 +129,7 @@ def _path(folder: Path, part: int) -> Path:
     return folder / f"{part:05d}.arrow"
 
 
-def spill(source: Blocks, recipe: Recipe, folder: Path, *, row_bytes: float) -> Spilled:
+def spill(source: Blocks, recipe: Recipe, folder: Path) -> Spilled:
     """Deal the rows of a source to files.
 
     Parameters
@@ -131,8 +140,6 @@ def spill(source: Blocks, recipe: Recipe, folder: Path, *, row_bytes: float) -> 
         Who gets which row.
     folder : Path
         Where the files go.
-    row_bytes : float
-        About how much memory a row takes.
 
     Raises
     ------
@@ -146,7 +153,7 @@ def spill(source: Blocks, recipe: Recipe, folder: Path, *, row_bytes: float) -> 
     place[order], place[-1] = np.arange(len(names)), -1
     clients = tuple(names[i] for i in order)
     keys = [_key(name, recipe) for name in clients]
-    bounds = _bounds(keys, counts[order], max(1, int(BUCKET_BYTES / row_bytes)))
+    bounds = _bounds(keys, counts[order], max(1, int(BUCKET_BYTES / source.row_bytes)))
     bucket = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     seen, moved = Seen(), 0
     with ExitStack() as stack:
