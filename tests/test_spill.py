@@ -124,7 +124,6 @@ def test_blocks_give_the_same_bytes_as_memory(
     name: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "BLOCK", 700)
-    monkeypatch.setattr(own, "BLOCK", 700)
     recipe = RECIPES[name]
     expected = built(recipe, source, tmp_path / "memory")
     monkeypatch.setattr(own, "LARGE_BYTES", 1)

@@ -30,7 +30,7 @@ from feda4fair.recipe import ClientGroup, Recipe, RowSplit, Split
 from feda4fair.schema import Schema
 from feda4fair.staging import staging
 from feda4fair.steps import federate_table
-from feda4fair.tables import BLOCK, ParquetRows, content_of, read_table, record
+from feda4fair.tables import ParquetRows, blocks_of, content_of, read_table, record
 
 LARGE_BYTES = 512_000_000
 """Rows of a source, in memory, from which on they are dealt to files."""
@@ -140,10 +140,7 @@ def federate(
     federation = federate_table(table, recipe)
     chosen = {"source-config": source_config, "source-split": source_split}
     options = tuple((name, value) for name, value in chosen.items() if value is not None)
-    hashes = [
-        content_sha256(table.slice(start, BLOCK).replace_schema_metadata(None))
-        for start in range(0, table.num_rows, BLOCK)
-    ]
+    hashes = [content_sha256(block) for block in blocks_of(table)]
     file = record(data, table.num_rows, content_of(hashes))
     return replace(federation, origin=Origin(file=file, options=options))
 
@@ -341,10 +338,8 @@ class TableSource:
         if self._parquet:
             yield from self._parquet.blocks(columns)
             return
-        table = self._table.replace_schema_metadata(None)
-        table = table if columns is None else table.select(list(columns))
-        for start in range(0, table.num_rows, BLOCK):
-            yield table.slice(start, BLOCK)
+        table = self._table if columns is None else self._table.select(list(columns))
+        yield from blocks_of(table)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import datasets
     import pyarrow.parquet as pq
 
-__all__ = ["BLOCK", "ParquetRows", "content_of", "read_table", "record"]
+__all__ = ["BLOCK", "ParquetRows", "blocks_of", "content_of", "read_table", "record"]
 
 BLOCK: Final = 1 << 20
 """Rows of a block: what is read, hashed and moved at a time."""
@@ -78,6 +78,12 @@ def record(data: Any, rows: int, content: str) -> SourceFile:
     return SourceFile(
         name=_name(data), part="all", rows_read=rows, rows_kept=rows, content_sha256=content
     )
+
+
+def blocks_of(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield the rows of a table in order, :data:`BLOCK` at a time, without metadata."""
+    for start in range(0, table.num_rows, BLOCK):
+        yield table.slice(start, BLOCK).replace_schema_metadata(None)
 
 
 def content_of(hashes: Sequence[str]) -> str:
